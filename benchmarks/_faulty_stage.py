@@ -11,10 +11,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from benchmarks import _faults
+from harness.planes.plane import Change, PairsChange
 from harness.planes.registry import PLANES
 from harness.stages import execution
 from harness.testbeds.emulated.userspace import UserspacePlane
-from topologies.model import Matrix, Underlay
+from topologies.model import Underlay
 
 
 class WrongPlane(UserspacePlane):
@@ -26,10 +27,12 @@ class WrongPlane(UserspacePlane):
         super().__init__(self._wrong(underlay), *arguments, fault=fault.plane(size), **options)
         self._asked = underlay
 
-    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair, and be wrong again."""
-        wrong = self._wrong(_faults.with_pairs(self._asked, delay_ms, jitter_ms, loss_ratio))
-        super().set_pairs(delay_ms=wrong.delay_ms, jitter_ms=wrong.jitter_ms, loss_ratio=wrong.loss_ratio)
+    def apply(self, change: Change) -> None:
+        """Change the network, and be wrong again."""
+        if isinstance(change, PairsChange):
+            wrong = self._wrong(_faults.with_pairs(self._asked, change.delay_ms, change.jitter_ms, change.loss_ratio))
+            change = PairsChange(wrong.delay_ms, wrong.jitter_ms, wrong.loss_ratio)
+        super().apply(change)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "print runs side by side",
     "copy": "copy a run to an object store or from one",
     "serve": "open the run's Prometheus database and its report on loopback",
+    "machines": "make machines on this computer to try the remote testbed on",
     "inspect": "print the overlay frames of a capture",
     "replay": "replay the recorded peers of a run and compare every effect",
     "import": "turn published latency data into a matrix",

@@ -19,6 +19,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from harness.deployment import Deployment, build_package, make_token, nodes_by_machine
+from harness.deployment.checking import check_files, check_ports
 from harness.errors import ExperimentError, TrellisError
 from harness.experiment.inventory import Machine, load_inventory
 from harness.planning import read_plan
@@ -30,9 +31,13 @@ from metrics.rundir.files import DEPLOYMENT_FILE
 
 @task(help={"inventory": "the machines (TOML)"})
 def check(context: Context, inventory: str) -> None:
-    """Connect to every machine and check that it can run peers."""
+    """Check all that a run needs of every machine: login, shell, Python, files, disk, and the ports between them."""
+    known = load_inventory(Path(inventory))
     with _connected_to_inventory(Path(inventory)) as deployment:
-        _show(deployment.check_versions())
+        versions, facts = deployment.check_versions(), check_files(deployment)
+        check_ports(deployment, known.endpoints())
+        found = {name: msgspec.to_builtins(each) for name, each in versions.items()}
+        _show({name: {**found[name], **msgspec.to_builtins(each)} for name, each in facts.items()})
 
 
 @task(help={"inventory": "the machines (TOML)"})

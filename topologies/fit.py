@@ -15,8 +15,8 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from topologies.geography import distances_km
+from topologies.importers.pings import read_measurements
 from topologies.model import Matrix
-from topologies.pings import read_measurements
 
 Vector = npt.NDArray[np.float64]
 

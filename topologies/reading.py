@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -41,6 +41,8 @@ _SPECIAL = {
     stat.S_IFBLK: "a block device",
     stat.S_IFSOCK: "a socket",
 }
+
+_SEPARATORS = (",", "\t", ";", " ")
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
 _MOST_DIGITS = 400
@@ -73,23 +75,49 @@ def read_text(path: Path, most_bytes: int = LARGEST_BYTES) -> str:
         InputError: the file is not regular, too large, not UTF-8 text, or cannot be read.
     """
     with _problems_of(path), _open(path, most_bytes) as file:
-        content = file.read()
-        try:
-            return content.decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            kind = next((kind for magic, kind in _KINDS.items() if content.startswith(magic)), None)
-            problem = f"expected UTF-8 text, got {kind}" if kind else f"not UTF-8 text at byte {error.start}"
-            raise InputError(str(path), problem) from None
+        return _decode(path, file.read())
 
 
-def stream_rows(path: Path) -> Iterator[list[str]]:
+def read_beginning(path: Path, most_bytes: int = 65_536) -> str:
+    """Return the first whole lines of a text file; the whole text if it is short.
+
+    Raises:
+        InputError: as for ``read_text``.
+    """
+    with _problems_of(path), _open(path, LARGEST_BYTES) as file:
+        content = io.BufferedReader(file).read(most_bytes)
+        if len(content) == most_bytes:
+            content = content[: content.rfind(b"\n") + 1] or content
+        return _decode(path, content)
+
+
+def find_separator(text: str) -> str:
+    """Return the separator that finds most numbers in the last line of a text, which is no header."""
+    last = next((line for line in reversed(text[-1_000_000:].splitlines()) if line.strip(", \t;")), "")
+
+    def count_numbers(separator: str) -> int:
+        cells = last.split() if separator == " " else last.split(separator)
+        return sum(parse_number(cell.strip(' "')) is not None for cell in cells)
+
+    return max(_SEPARATORS, key=count_numbers)
+
+
+def stream_rows(path: Path, separator: str = ",", *, comments: bool = False) -> Iterator[list[str]]:
     """Yield the cells of the rows of a CSV file, without holding all of it in memory.
+
+    Args:
+        path: the file.
+        separator: the character between two cells; a space stands for any number of spaces and tabs.
+        comments: whether lines that begin with ``#`` are comments; they are yielded as rows without cells.
 
     Raises:
         InputError: as for ``read_text``, or a quoted cell does not end.
     """
     with _problems_of(path), _open(path, LARGEST_BYTES) as file:
-        reader = csv.reader(io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8-sig", newline=""))
+        lines: Iterable[str] = io.TextIOWrapper(io.BufferedReader(file), encoding="utf-8-sig", newline="")
+        if comments:
+            lines = ("\n" if line.startswith("#") else line for line in lines)
+        reader = csv.reader(_spaced(lines) if separator == " " else lines, delimiter=separator, skipinitialspace=True)
         try:
             yield from reader
         except csv.Error as error:
@@ -111,8 +139,7 @@ def split_rows(path: Path, text: str, separator: str = ",") -> list[Row]:
         InputError: a quoted cell does not end.
     """
     source = io.StringIO(text, newline="")
-    lines = (" ".join(line.split()) + "\n" for line in source) if separator == " " else source
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    reader = csv.reader(_spaced(source) if separator == " " else source, delimiter=separator, skipinitialspace=True)
     try:
         rows = [Row(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
     except csv.Error as error:
@@ -131,6 +158,20 @@ def parse_number(text: str) -> float | None:
 def parse_count(text: str) -> int | None:
     """Return the whole number >= 0 that a cell holds; None if it holds anything else."""
     return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None
+
+
+def _decode(path: Path, content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        kind = next((kind for magic, kind in _KINDS.items() if content.startswith(magic)), None)
+        problem = f"expected UTF-8 text, got {kind}" if kind else f"not UTF-8 text at byte {error.start}"
+        raise InputError(str(path), problem) from None
+
+
+def _spaced(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines with one space for any number of spaces and tabs."""
+    return (" ".join(line.split()) + "\n" for line in lines)
 
 
 class _Bounded(io.RawIOBase):

@@ -61,6 +61,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     faults = enumerate(describe_faults(plan.experiment, planned.changes))
     yield from (f"{f'fault {number}':<12} {text}" for number, text in faults)
     yield f"rtt          {_describe_rtts(planned.underlay)}"
+    yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)
     yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""
@@ -100,6 +101,18 @@ def _toml(value: object) -> str:
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
+
+
+def _describe_data(planned: PlannedRun) -> Iterator[str]:
+    """Yield what is in measured latencies, and where they come from."""
+    from harness.terminal import printable
+    from topologies.statistics import describe_delays
+
+    if planned.plan.provenance is None:
+        return
+    described = describe_delays([host.name for host in planned.underlay.hosts], planned.underlay.delay_ms)
+    yield from (f"{name:<12} {printable(described[name])}" for name in ("tails", "asymmetry", "detours"))
+    yield from (f"latencies    {printable(line)}" for line in planned.plan.provenance.describe())
 
 
 def _describe_rtts(underlay: Underlay) -> str:

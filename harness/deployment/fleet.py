@@ -107,11 +107,11 @@ class Deployment:
         return tuple(session.machine for session in self.sessions.values())
 
     def connect(self) -> None:
-        self._each("connect", MachineSession.open)
+        self.each("connect", MachineSession.open)
 
     def probe(self) -> dict[str, Versions]:
         decode = msgspec.json.Decoder(Versions).decode
-        return self._each("probe", lambda session: decode(session.run_python(_PROBE, *DEPENDENCIES)))
+        return self.each("probe", lambda session: decode(session.run_python(_PROBE, *DEPENDENCIES)))
 
     def check_versions(self) -> dict[str, Versions]:
         """Return the versions on every machine. Refuse machines that cannot run a peer, with the command for a fix."""
@@ -124,7 +124,7 @@ class Deployment:
     def ship(self, package: Package | None = None) -> dict[str, bool]:
         """Copy the peer package to every machine; the result is False for machines that have it already."""
         package = package or build_package()
-        return self._each("ship", lambda session: session.ship(package))
+        return self.each("ship", lambda session: session.ship(package))
 
     def push(self, specs: Mapping[str, AgentSpec], overlay: bytes, schedule: bytes) -> None:
         """Make the run's folder on every machine and write the agent's files into it."""
@@ -135,17 +135,17 @@ class Deployment:
             for name, content in ((AGENT_FILE, agent), (OVERLAY_FILE, overlay), (SCHEDULE_FILE, schedule)):
                 session.put(session.work / name, content)
 
-        self._each("push", push_one)
+        self.each("push", push_one)
 
     def start_agents(self) -> None:
         """Start every machine's agent, which starts its peers; these wait at the barrier."""
         self.logs.mkdir(parents=True, exist_ok=True)
-        self._each("start agent", lambda session: session.start_agent(self._log_of(session)))
+        self.each("start agent", lambda session: session.start_agent(self._log_of(session)))
 
     def await_ready(self, timeout_s: float) -> None:
         """Wait until every peer has reached the barrier, then read the clocks."""
         deadline = time.monotonic() + timeout_s
-        self._each("await ready", lambda session: self._await_ready(session, deadline))
+        self.each("await ready", lambda session: self._await_ready(session, deadline))
         self.clocks = self.read_clocks()
 
     def read_clocks(self) -> dict[str, ClockOffset]:
@@ -153,7 +153,7 @@ class Deployment:
 
         It asks one machine after the other, since parallel round trips delay each other.
         """
-        return self._each("read clock", _clock_offset, parallel=1)
+        return self.each("read clock", _clock_offset, parallel=1)
 
     @property
     def lead_s(self) -> float:
@@ -179,7 +179,7 @@ class Deployment:
             zero_ns = zero_epoch_ns + self.clocks[session.machine.name].realtime_ns
             return msgspec.convert(session.call("start", str(zero_ns)), StartAnswer).lead_ns
 
-        return self._each("start", start_one)
+        return self.each("start", start_one)
 
     def faults(self) -> dict[str, str]:
         """Return the machines whose agent ended unexpectedly or cannot be reached, with the reason."""
@@ -187,12 +187,12 @@ class Deployment:
         return {name: text for name, text in found.items() if text is not None}
 
     def status(self) -> dict[str, Any]:
-        return self._each("status", lambda session: session.call("status"))
+        return self.each("status", lambda session: session.call("status"))
 
     def wait(self, timeout_s: float) -> dict[str, int]:
         """Wait until every agent has ended, which follows the end of its peers. Return the exit statuses."""
         deadline = time.monotonic() + timeout_s
-        return self._each("wait", lambda session: session.wait_agent(deadline - time.monotonic()))
+        return self.each("wait", lambda session: session.wait_agent(deadline - time.monotonic()))
 
     def collect(self, run_dir: Path, nodes: Mapping[str, Collection[int]]) -> None:
         """Copy all files into ``run_dir``, and delete them on machines whose agent has ended.
@@ -211,7 +211,7 @@ class Deployment:
                 session.remove_folder()
 
         try:
-            self._each("collect", collect_one)
+            self.each("collect", collect_one)
         finally:
             if any(machine.own_clock for machine in self.machines):
                 self._write_clocks(run_dir / CLOCKS_FILE)
@@ -222,26 +222,26 @@ class Deployment:
         ``nodes``: machine -> its nodes. A machine may send only their files, and all machines together at most half of
         the free space.
         """
-        self._each("collect", lambda session: self._fetch(session, destination, nodes))
+        self.each("collect", lambda session: self._fetch(session, destination, nodes))
 
     def stop(self) -> None:
-        self._each("stop", lambda session: session.call("stop"))
+        self.each("stop", lambda session: session.call("stop"))
 
     def stop_running(self) -> None:
         """Tell the agents that still run to end their peers now."""
         running = {name: one for name, one in self.sessions.items() if one.agent_fault is None}
-        self._each("stop", lambda session: session.call("stop"), among=running)
+        self.each("stop", lambda session: session.call("stop"), among=running)
 
     def clean(self) -> dict[str, Any]:
         """Remove the folders of ended runs. Return per machine the removed folders, and those kept as maybe in use."""
-        return self._each("clean", lambda session: session.on_site("clean", session.machine.work))
+        return self.each("clean", lambda session: session.on_site("clean", session.machine.work))
 
     def disconnect(self) -> None:
         """End the agents that still run, remove the folders of this run that were not collected, close the connections.
 
         A failure on a machine is reported on standard error; its agent ends by itself.
         """
-        for name, words in self._each("disconnect", _leave).items():
+        for name, words in self.each("disconnect", _leave).items():
             if words:
                 print(f"{name}: {printable(words)}; fab clean removes what is left", file=sys.stderr, flush=True)
 
@@ -292,7 +292,7 @@ class Deployment:
     def _log_of(self, session: MachineSession) -> Path:
         return self.logs / agent_log(session.machine.name)
 
-    def _each(
+    def each(
         self,
         step: str,
         action: Callable[[MachineSession], Result],

@@ -22,6 +22,7 @@ from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
 from peer.protocols.description import section_name
 from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
+from topologies.importers import IMPORTERS, Missing, Times
 from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
 
 if TYPE_CHECKING:
@@ -30,12 +31,14 @@ if TYPE_CHECKING:
     MembershipName = str
     DisseminationName = str
     AdversaryName = str
+    UnderlayKind = str
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
     TestbedName = Literal[tuple(TESTBEDS)]
     MembershipName = Literal[tuple(MEMBERSHIPS)]
     DisseminationName = Literal["protocol", *SHARED_DISSEMINATIONS]
     AdversaryName = Literal["none", *ADVERSARIES]
+    UnderlayKind = Literal["world-cities", "unit-square", "uniform", *IMPORTERS]
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
@@ -58,13 +61,26 @@ SLOWEST_MBIT = 0.001
 class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The emulated or simulated network."""
 
-    kind: Literal["world-cities", "wondernetwork", "unit-square", "uniform", "matrix"] = "world-cities"
-    """``world-cities``: cities, with delays modelled from distances. ``wondernetwork``: measured delays between cities.
-    ``unit-square``: random points, delays by distance. ``uniform``: all delays equal. ``matrix``: your own CSV."""
+    kind: UnderlayKind = "world-cities"
+    """``world-cities``: cities, with delays modelled from distances. ``unit-square``: random points, delays by
+    distance. ``uniform``: all delays equal. ``measured-cities``: delays measured between 217 cities, which ship with
+    Trellis. ``wondernetwork``: those between 246 cities, per direction and with jitter. ``matrix``, ``pairs``,
+    ``mesh``: your own matrix, list of pairs or JSON."""
     hosts: Annotated[int, Meta(ge=2, le=MOST_HOSTS)] | None = None
-    """Number of hosts; each runs one node. Default: every site of ``wondernetwork`` and ``matrix``, otherwise 20."""
+    """Number of hosts; each runs one node. Default: every site of the data, or 20 of a generated network. A smaller
+    number is a sample."""
     path: FilePath | None = None
-    """A WonderNetwork folder or file (default: below $TRELLIS_DATA), or the matrix CSV; relative to this file."""
+    """The data: a file, or a WonderNetwork folder (default: below $TRELLIS_DATA); relative to this file."""
+    times: Times | None = None
+    """What the file's times are: ``rtt`` or ``one-way``. Default: what its header or keys say; ``one-way`` for
+    ``matrix``."""
+    directed: bool | None = None
+    """Whether a row is about one direction (``pairs``, ``mesh``). Default: no, if no two hosts have a row in both
+    directions."""
+    missing: Missing = "refuse"
+    """Pairs without a time (``pairs``, ``mesh``). ``refuse``: refuse the file. ``reverse``: take the other direction's
+    time. ``relay``: the same, otherwise the best sum over one relay. ``drop``: drop the hosts with most missing pairs
+    until none is missing."""
     delay_ms: Delay = 50.0
     """One-way delay between any two hosts (``uniform``)."""
     side_ms: Delay = 100.0
@@ -74,8 +90,8 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     between two such hosts is twice this; delays between cities do not change."""
     jitter: Literal["measured", "none"] | OptionalDelay = "measured"
     """``measured`` (if the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
-    loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
-    """Probability that a packet is lost, each way, on every pair."""
+    loss_ratio: Literal["measured"] | Annotated[float, Meta(ge=0, lt=1)] = "measured"
+    """``measured`` (if the data has it), or the probability that a packet is lost, each way, on every pair."""
     rate_mbit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     """Access rate of every host, each way, at least 0.001; 0 = unlimited."""
     queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0

@@ -5,6 +5,7 @@ one ``Machine`` itself, so that the same deployment drives both.
 """
 
 import ipaddress
+import json
 import re
 from pathlib import Path
 from typing import Annotated
@@ -97,6 +98,10 @@ class Inventory(Struct, forbid_unknown_fields=True, frozen=True):
             )
         return tuple(dealt[:count])
 
+    def endpoints(self) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return where the peers of each machine listen when every slot is taken."""
+        return {machine.name: tuple(slot.listen for slot in _slots(machine)) for machine in self.machines}
+
 
 def load_inventory(path: Path) -> Inventory:
     """Read an inventory file and make its paths absolute.
@@ -112,6 +117,17 @@ def load_inventory(path: Path) -> Inventory:
     _refuse_addresses(inventory, path)
     _refuse_collisions(inventory, path)
     return Inventory(tuple(_resolve(machine, path.parent) for machine in inventory.machines))
+
+
+def inventory_text(inventory: Inventory) -> str:
+    """Return the inventory as the text of an inventory file, without the fields that have their defaults."""
+    tables = []
+    for machine in inventory.machines:
+        fields = msgspec.to_builtins(machine)
+        defaults = {field.name: field.default for field in msgspec.structs.fields(machine)}
+        rows = [f"{name} = {json.dumps(value)}" for name, value in fields.items() if value != defaults[name]]
+        tables.append("\n".join(["[[machines]]", *rows]))
+    return "\n\n".join(tables) + "\n"
 
 
 def save_inventory(inventory: Inventory, run_dir: Path) -> None:

@@ -11,7 +11,7 @@ from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.faults import fault_rules
-from harness.experiment.form import SLOWEST_MBIT, Experiment, section_of
+from harness.experiment.form import SLOWEST_MBIT, Experiment, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.wording import (
     all_places,
@@ -31,6 +31,7 @@ from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topi
 from peer.core.payload import least_payload_bytes
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
+from topologies.importers import IMPORTERS, Options
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 
@@ -102,11 +103,9 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         yield True, place, problem
     underlay, workload, peer = experiment.underlay, experiment.workload, experiment.peer
     needs_inventory = find_lack(experiment.testbed, "inventory") is None
-    reads_data = underlay.kind in ("wondernetwork", "matrix")
     problem = f'missing: testbed = "{experiment.testbed}" needs it'
     yield needs_inventory and not experiment.inventory, "$.inventory", problem
-    yield underlay.kind == "matrix" and not underlay.path, "$.underlay.path", 'missing: kind = "matrix" needs it'
-    yield bool(underlay.path) and not reads_data, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
+    yield from _data_rules(underlay)
     yield (
         workload.topics_per_message > workload.topics,
         "$.workload.topics_per_message",
@@ -132,6 +131,17 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield from fault_rules(experiment)
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
+
+
+def _data_rules(underlay: UnderlaySpec) -> Iterator[tuple[bool, str, str]]:
+    importer = IMPORTERS.get(underlay.kind)
+    named, reads_file = importer is not None and importer.path == "named", importer and importer.path != "shipped"
+    yield named and not underlay.path, "$.underlay.path", f'missing: kind = "{underlay.kind}" needs it'
+    yield bool(underlay.path) and not reads_file, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
+    for option in Options.__struct_fields__:
+        asked = getattr(underlay, option) != getattr(Options(), option)
+        taken = importer is not None and option in importer.options
+        yield asked and not taken, f"$.underlay.{option}", f'kind = "{underlay.kind}" does not use it'
 
 
 def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

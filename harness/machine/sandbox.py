@@ -44,6 +44,7 @@ def enter(
     keep: Iterable[Path] = (),
     environment: Mapping[str, str] | None = None,
     output: IO[bytes] | None = None,
+    descriptors: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
     """Start a command inside a new sandbox.
 
@@ -57,6 +58,7 @@ def enter(
             always do.
         environment: variables in addition to this process's environment.
         output: file for its standard output and error; None = those of this process.
+        descriptors: those that it inherits. A socket keeps the network in which it was made.
 
     Raises:
         TestbedError: a program is missing, or this kernel refuses the namespaces.
@@ -72,6 +74,7 @@ def enter(
         stderr=output,
         env={**os.environ, **(environment or {})},
         start_new_session=True,
+        pass_fds=descriptors,
     )
 
 
@@ -108,7 +111,7 @@ def end(sandbox: subprocess.Popen[bytes]) -> None:
 
     Killing ``unshare`` kills the first process of its PID namespace, which ends only after all others.
     """
-    inside = [os.pidfd_open(process) for process in _children(sandbox.pid)]
+    inside = [os.pidfd_open(process) for process in first_processes(sandbox)]
     sandbox.kill()
     sandbox.wait()
     for descriptor in inside:
@@ -116,12 +119,11 @@ def end(sandbox: subprocess.Popen[bytes]) -> None:
         os.close(descriptor)
 
 
-def _children(process: int) -> list[int]:
-    """Return the children of a process; none if it has ended."""
+def first_processes(sandbox: subprocess.Popen[bytes]) -> list[int]:
+    """Return the first process of a sandbox's namespaces, by our numbers; nothing if it has ended."""
+    children = Path(f"/proc/{sandbox.pid}/task/{sandbox.pid}/children")
     try:
-        return [
-            int(word) for word in Path(f"/proc/{process}/task/{process}/children").read_text(encoding="utf-8").split()
-        ]
+        return [int(word) for word in children.read_text(encoding="utf-8").split()]
     except OSError:
         return []
 

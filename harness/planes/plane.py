@@ -17,7 +17,7 @@ Source: design section 4.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -98,11 +98,42 @@ class FinalCounters(Struct, frozen=True):
     realtime: bool
 
 
+class PairChange(Struct, frozen=True):
+    """Other values for the packets of a directed pair of hosts."""
+
+    source: int
+    destination: int
+    delay_ms: float
+    jitter_ms: float
+    loss_ratio: float
+
+
+class PairsChange(Struct, frozen=True, eq=False):
+    """Other values for the packets of every directed pair; each matrix is (n, n), from row to column."""
+
+    delay_ms: Matrix
+    jitter_ms: Matrix
+    loss_ratio: Matrix
+
+
+class AccessChange(Struct, frozen=True):
+    """Other values for the access link of a host, in both directions; rate 0 = unlimited."""
+
+    host: int
+    rate_mbit: float
+    queue_ms: float
+
+
+Change = PairChange | PairsChange | AccessChange
+"""What can change about a network while it carries packets."""
+
+
 class Plane(Protocol):
     """A data plane, whose processes run from its making to ``close``.
 
     ``attach`` is called once, before all others except ``lost`` and ``close``. Hosts are numbered as in the underlay.
-    Every method but ``lost`` can raise ``TestbedError``.
+    Every method but ``lost`` can raise ``TestbedError``. A plane with the ability ``capture`` has the methods of
+    ``Capturing``, too.
 
     Attributes:
         complaints: one sentence per process that did not end as expected; complete after ``close``.
@@ -117,26 +148,8 @@ class Plane(Protocol):
             ports: one per host, in order.
         """
 
-    def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change a directed pair. Frames already in flight keep their due times."""
-
-    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair; each matrix is (n, n), from row to column."""
-
-    def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link in both directions; rate 0 = unlimited."""
-
-    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
-        """Record every frame at ingress and at egress as pcapng; times are virtual + the offset.
-
-        Args:
-            folder: where the files are made.
-            snaplen_bytes: how much of each frame is recorded.
-            epoch_offset_ns: what to add to an instant to get one since 1970 (ns).
-        """
-
-    def stop_capture(self) -> CaptureCounts:
-        """Stop the capture; return when the files are complete on disk."""
+    def apply(self, change: Change) -> None:
+        """Change the network. Frames already in flight keep their due times."""
 
     def counters(self) -> Counters:
         """Return a consistent snapshot of the counters."""
@@ -149,6 +162,23 @@ class Plane(Protocol):
 
     def close(self) -> FinalCounters:
         """Stop forwarding and remove the devices. Frames in flight are never written."""
+
+
+@runtime_checkable
+class Capturing(Protocol):
+    """A data plane with the ability ``capture``: it records the frames that it carries."""
+
+    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
+        """Record every frame at ingress and at egress as pcapng; times are virtual + the offset.
+
+        Args:
+            folder: where the files are made.
+            snaplen_bytes: how much of each frame is recorded.
+            epoch_offset_ns: what to add to an instant to get one since 1970 (ns).
+        """
+
+    def stop_capture(self) -> CaptureCounts:
+        """Stop the capture; return when the files are complete on disk."""
 
 
 class PlaneMaker(Protocol):

@@ -11,6 +11,7 @@ from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
 from harness.machine.capacity import Capacity
 from harness.testbeds.registry import TESTBEDS
 from peer.runtime.limits import SUPPORT_FILES, needed_files
+from topologies.importers import IMPORTERS
 
 PEER_MIB = 7.0
 """Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
@@ -112,9 +113,10 @@ def _may_crash(churn: ChurnSpec) -> bool:
 
 
 def _extras(underlay: UnderlaySpec) -> int:
-    """Return how many matrices the underlay has besides the delays."""
-    jitter = underlay.kind == "wondernetwork" if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
-    return jitter + (underlay.loss_ratio > 0)
+    """Return how many matrices the underlay has, or may have, besides the delays."""
+    carries = IMPORTERS[underlay.kind].carries if underlay.kind in IMPORTERS else frozenset()
+    jitter = "jitter" in carries if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
+    return jitter + ("loss" in carries if underlay.loss_ratio == "measured" else underlay.loss_ratio > 0)
 
 
 def _wall_s(experiment: Experiment, hosts: int) -> float:

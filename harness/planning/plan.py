@@ -9,6 +9,7 @@ from metrics.rundir import Placement
 from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
+from topologies.provenance import Provenance
 from topologies.timeline import Change
 
 
@@ -32,6 +33,8 @@ class Prediction(Struct, frozen=True):
 class Plan(Struct, frozen=True):
     """``plan.json``.
 
+    ``provenance`` says where measured latencies come from; None = the underlay is generated.
+
     ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay, schedule and, if the experiment
     has faults, of the network's changes. Equal file, overrides and seed give equal hashes, on any machine and with
     any PYTHONHASHSEED.
@@ -43,6 +46,7 @@ class Plan(Struct, frozen=True):
     placement: tuple[Placement, ...]
     prediction: Prediction
     hashes: dict[str, str]
+    provenance: Provenance | None = None
 
 
 class PlannedRun(Struct, frozen=True):

@@ -51,7 +51,7 @@ def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = (
 def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
     if experiment.underlay.hosts is not None:
         refuse_oversized(experiment, experiment.underlay.hosts)
-    underlay = make_underlay(experiment.underlay, source.parent, experiment.seed)
+    underlay, provenance = make_underlay(experiment.underlay, source.parent, experiment.seed)
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
     check_rules(experiment)
     refuse_oversized(experiment, underlay.size)
@@ -67,6 +67,7 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
         placement=place_nodes(experiment, source, underlay.size),
         prediction=predict(experiment, underlay, workload.interests, workload.schedule),
         hashes={},
+        provenance=provenance,
     )
     overlay = make_overlay(experiment, workload, partial(_round_trip_ns, Network.of(underlay)))
     planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, compile_faults(experiment, underlay))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,18 +13,24 @@ from harness.experiment.form import UnderlaySpec
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay
 from topologies.geography import world_cities
-from topologies.matrix import matrix_underlay
+from topologies.importers import IMPORTERS, Options
 from topologies.model import Matrix, Underlay, between
 from topologies.network import Network, OfPair, uniform_network
-from topologies.pings import read_measurements
+from topologies.provenance import Provenance
 from topologies.sampling import place_hosts, spread_sample
-from topologies.wondernetwork import build_underlay
 
 GENERATED_HOSTS = 20
 """The number of hosts if neither the experiment nor a data set sets it."""
 
 
-def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+class MadeUnderlay(NamedTuple):
+    """An underlay, and where its data come from; None = it is generated."""
+
+    underlay: Underlay
+    provenance: Provenance | None
+
+
+def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
     """Make the underlay of an experiment, with one host per node.
 
     Args:
@@ -35,8 +42,8 @@ def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
         ExperimentError: the data is missing or invalid; the place is the file and line.
     """
     with input_errors():
-        underlay = _RECIPES[spec.kind](spec, folder, seed)
-    return _rounded(_shaped(underlay, spec))
+        made = _imported(spec, folder, seed) if spec.kind in IMPORTERS else MadeUnderlay(_generated(spec, seed), None)
+    return made._replace(underlay=_rounded(_shaped(made.underlay, spec)))
 
 
 def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
@@ -46,13 +53,13 @@ def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
     """
     delays = _DELAYS.get(spec.kind)
     if delays is None:
-        return Network.of(make_underlay(spec, folder, seed))
+        return Network.of(make_underlay(spec, folder, seed).underlay)
     hosts = spec.hosts or GENERATED_HOSTS
     return Network(
         hosts,
         delays(spec, hosts, seed),
         jitter_ms=_everywhere(_jitter_ms(spec) or 0.0),
-        loss_ratio=_everywhere(spec.loss_ratio),
+        loss_ratio=_everywhere(_loss_ratio(spec) or 0.0),
         rate_mbit=[round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else (),
         queue_ms=[round(spec.queue_ms, 6)] * hosts,
     )
@@ -71,36 +78,28 @@ _DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
 """The one-way delays (ms) of underlays whose delays are functions of the hosts."""
 
 
-def _world_cities(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
+def _imported(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
+    """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
+    importer = IMPORTERS[spec.kind]
+    path = None if importer.path == "shipped" else require_data(spec, "underlay", folder)
+    found = importer.read(path, Options(spec.times, spec.directed, spec.missing))
+    sites = _choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, seed)
+    placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
+    stated = ", ".join(found.provenance.statements().values())
+    if stated and not placed.sources:
+        placed = replace(placed, sources=(f"Latencies: {stated}",))
+    return MadeUnderlay(placed, found.provenance)
+
+
+def _generated(spec: UnderlaySpec, seed: int) -> Underlay:
+    hosts = spec.hosts or GENERATED_HOSTS
+    if spec.kind == "uniform":
+        return uniform_underlay(hosts, spec.delay_ms)
+    if spec.kind == "unit-square":
+        return square_underlay(hosts, spec.side_ms, substream(seed, NETWORK, "square"))
     cities = world_cities()
-    hosts = GENERATED_HOSTS if spec.hosts is None else spec.hosts
-    regions = [city.continent for city in cities]
-    sites = _choose_sites(regions, [float(city.population) for city in cities], hosts, seed)
+    sites = _choose_sites([city.continent for city in cities], [float(city.population) for city in cities], hosts, seed)
     return place_hosts(cities_underlay(cities), sites, spec.access_delay_ms)
-
-
-def _wondernetwork(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    measurements = read_measurements(require_data(spec, "underlay", folder))
-    regions = [server.continent for server in measurements.servers]
-    sites = _choose_sites(regions, [1.0] * len(regions), spec.hosts, seed)
-    return place_hosts(build_underlay(measurements), sites, spec.access_delay_ms)
-
-
-def _matrix(spec: UnderlaySpec, folder: Path, seed: int) -> Underlay:
-    underlay = matrix_underlay(require_data(spec, "underlay", folder))
-    sites = _choose_sites([""] * underlay.size, [1.0] * underlay.size, spec.hosts, seed)
-    return place_hosts(underlay, sites, spec.access_delay_ms)
-
-
-_RECIPES: dict[str, Callable[[UnderlaySpec, Path, int], Underlay]] = {
-    "world-cities": _world_cities,
-    "wondernetwork": _wondernetwork,
-    "matrix": _matrix,
-    "unit-square": lambda spec, folder, seed: square_underlay(
-        spec.hosts or GENERATED_HOSTS, spec.side_ms, substream(seed, NETWORK, "square")
-    ),
-    "uniform": lambda spec, folder, seed: uniform_underlay(spec.hosts or GENERATED_HOSTS, spec.delay_ms),
-}
 
 
 def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
@@ -115,11 +114,11 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rate and queue."""
-    jitter_ms = _jitter_ms(spec)
+    jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
     return replace(
         underlay,
         jitter_ms=underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms),
-        loss_ratio=between(underlay.size, spec.loss_ratio),
+        loss_ratio=underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio),
         rate_mbit=np.full(underlay.size, spec.rate_mbit),
         queue_ms=np.full(underlay.size, spec.queue_ms),
     )
@@ -130,6 +129,11 @@ def _jitter_ms(spec: UnderlaySpec) -> float | None:
     if spec.jitter == "measured":
         return None
     return 0.0 if spec.jitter == "none" else float(spec.jitter)
+
+
+def _loss_ratio(spec: UnderlaySpec) -> float | None:
+    """Return the loss that the section sets for every pair; None = that of the data."""
+    return None if spec.loss_ratio == "measured" else spec.loss_ratio
 
 
 def _rounded(underlay: Underlay) -> Underlay:

@@ -77,7 +77,7 @@ class Certifying(Protocol):
 
 @runtime_checkable
 class Recording(Protocol):
-    """A testbed with the ability ``capture``: it records the network from before any peer sends to after the last."""
+    """A testbed with the ability ``certify`` or ``capture``: it observes its network while peers run."""
 
     def start_recording(self, longest_s: float) -> None:
         """Start to record the network, before any peer sends; for at most ``longest_s`` virtual seconds."""

@@ -69,8 +69,12 @@ class Box:
 
     def files(self, folder: str) -> list[str]:
         """What sshd's sessions on the machine see in a folder."""
-        [server] = (p.parent for p in Path("/proc").glob("[0-9]*/cmdline") if self._is_server(p))
-        return sorted(path.name for path in (server / f"root/{folder}").iterdir())
+        [server] = self.servers()
+        return sorted(path.name for path in Path(f"/proc/{server}/root/{folder}").iterdir())
+
+    def servers(self) -> list[str]:
+        """The process of the machine's sshd, whose mount namespace its sessions have."""
+        return [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_server(path)]
 
     def _is_server(self, cmdline: Path) -> bool:
         try:

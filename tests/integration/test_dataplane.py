@@ -19,7 +19,7 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.machine.awake import kept_awake
-from harness.planes.plane import Port
+from harness.planes.plane import PairChange, PairsChange, Port
 from harness.testbeds.emulated.dataplane.netns import entered
 from harness.testbeds.emulated.dataplane.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
@@ -174,10 +174,10 @@ def test_rtt_is_the_sum_of_both_directions(namespaces: list[str], attach: Attach
 
 def test_changes_of_pairs_take_effect(namespaces: list[str], attach: Attach) -> None:
     plane = attach()
-    plane.set_pair(0, 1, delay_ms=40, jitter_ms=0, loss_ratio=0)
+    plane.apply(PairChange(0, 1, delay_ms=40, jitter_ms=0, loss_ratio=0))
     assert 55 <= np.min(ping(namespaces, 30, [(0, 1)])) <= 57
     nothing = np.zeros((HOSTS, HOSTS))
-    plane.set_pairs(delay_ms=nothing + 1, jitter_ms=nothing, loss_ratio=nothing)
+    plane.apply(PairsChange(nothing + 1, nothing, nothing))
     assert (ping(namespaces, 30).min(axis=0) <= 3).all()
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from harness.stages import manifest
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import SLOT_NS
-from harness.planes.plane import Port
+from harness.planes.plane import PairsChange, Port
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Host, Underlay
@@ -41,11 +41,11 @@ wan = [f"10.0.0.{n + 1}" for n in range(size)]
 plane = UserspacePlane(underlay, 1, folder)
 plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
 prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
-plane.set_pairs(delay_ms=delay_ms, jitter_ms=zero, loss_ratio=loss_ratio)
+plane.apply(PairsChange(delay_ms, zero, loss_ratio))
 prober.sweep("before", packets, lambda: 1000.0)
 due_ns = np.arange(400) * SLOT_NS
 np.save(folder / "sent.npy", prober.exchange(np.tile([[1, 2]], (400, 1)), due_ns)[0])
-plane.set_pairs(delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=zero)
+plane.apply(PairsChange(delay_ms, jitter_ms, zero))
 until = plane.counters().frames_out + 200
 prober.start_sampling(200, 60)
 while plane.counters().frames_out < until:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from harness.experiment.inventory import Machine
@@ -42,7 +43,10 @@ def test_check_ship_and_clocks_reach_every_machine(tmp_path: Path):
         inventory = write_inventory(tmp_path / "inventory.toml", [machine for _, machine in fleet])
         checked = fab("check", "--inventory", str(inventory))
         assert checked.returncode == 0, checked.stderr
-        assert set(json.loads(checked.stdout)) == {"m0", "m1"}
+        assert set(answer := json.loads(checked.stdout)) == {"m0", "m1"}
+        assert answer["m0"]["free_mib"] > 0
+        assert answer["m0"]["login_shell"] == "/bin/sh"
+        assert [box.files(machine.work) for box, machine in fleet] == [[], []], "a check leaves nothing"
         assert "sent" in fab("ship", "--inventory", str(inventory)).stdout
         assert "had" in fab("ship", "--inventory", str(inventory)).stdout
         clocks = json.loads(fab("clocks", "--inventory", str(inventory)).stdout)
@@ -59,3 +63,46 @@ def test_a_failure_is_one_line_and_an_exit_status(tmp_path: Path):
         assert done.returncode == 1
         assert done.stderr.strip().startswith("connect failed on m0: ")
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def check_fails(inventory: Path) -> str:
+    done = fab("check", "--inventory", str(inventory))
+    assert done.returncode == 1
+    return done.stderr.strip()
+
+
+@sandboxed
+def test_check_names_a_port_that_cannot_be_used_or_reached(tmp_path: Path):
+    with machines(tmp_path, 2) as [(box, first), (other, second)]:
+        inventory = write_inventory(tmp_path / "inventory.toml", [first, second])
+        program = "import socket, sys; s = socket.create_server(('', 9000)); print(flush=True); sys.stdin.read()"
+        taken = [*other.enter, sys.executable, "-c", program]
+        with subprocess.Popen(taken, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            said = check_fails(inventory)
+            process.communicate()
+        problem = f"cannot listen on {other.address}:9000: Address already in use"
+        assert said.startswith(f"listen on the peers' ports failed on m1: {problem}")
+        subprocess.run([*box.enter, "ip", "route", "add", "blackhole", f"{other.address}/32"], check=True)
+        said = check_fails(inventory)
+        assert said.startswith(f"reach the peers' ports failed on m0: does not reach m1 at {other.address}:9000 (")
+
+
+@sandboxed
+def test_check_names_the_user_and_the_key_of_a_failed_login(tmp_path: Path):
+    with machines(tmp_path, 2) as [(_, first), (_, second)]:
+        inventory = write_inventory(tmp_path / "inventory.toml", [msgspec.structs.replace(first, key=second.key)])
+        assert check_fails(inventory) == (
+            f"connect failed on m0: Authentication failed for user {first.user!r} with the key {second.key}"
+        )
+
+
+@sandboxed
+def test_check_says_that_tar_is_missing(tmp_path: Path):
+    with machines(tmp_path, 1) as [(box, machine)]:
+        [server] = box.servers()
+        subprocess.run(["nsenter", "-t", server, "--mount", "mount", "--bind", "/dev/null", "/usr/bin/tar"], check=True)
+        said = check_fails(write_inventory(tmp_path / "inventory.toml", [machine]))
+        assert said.startswith("check files failed on m0: ")
+        assert "tar" in said

@@ -18,8 +18,8 @@ from harness.experiment.document import read_toml
 from harness.experiment.loader import load_experiment
 from harness.workload.files import read_interests, read_sessions
 from harness.workload.follower_graph import sample_followers
-from topologies.matrix import read_matrix
-from topologies.pings import read_measurements
+from topologies.importers.matrix import read_matrix
+from topologies.importers.pings import read_measurements
 from topologies.reading import InputError
 
 NAMES = ["Oslo", "San José", "x-1", "Nan"]

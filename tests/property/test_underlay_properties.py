@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from topologies.generated import plain_underlay
-from topologies.matrix import read_matrix, write_matrix
+from topologies.importers.matrix import read_matrix, write_matrix
+from topologies.importers.pings import Measurements, Server
+from topologies.importers.wondernetwork import fill_holes
 from topologies.model import Host
 from topologies.reading import InputError
 from topologies.sampling import place_hosts, spread_sample
-from topologies.wondernetwork import Measurements, Server, fill_holes
 
 seeds = st.integers(0, 2**32)
 

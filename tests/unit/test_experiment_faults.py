@@ -51,7 +51,10 @@ FILES = {
     "delay_zero": (GOOD + "[underlay]\ndelay_ms = 0\n", ": $.underlay.delay_ms: expected a number > 0 and <= 60000"),
     "delay_nan": (GOOD + "[underlay]\ndelay_ms = nan\n", ": $.underlay.delay_ms: expected a finite number, got nan"),
     "rate_inf": (GOOD + "[underlay]\nrate_mbit = inf\n", ": $.underlay.rate_mbit: expected a finite number, got inf"),
-    "loss_one": (GOOD + "[underlay]\nloss_ratio = 1\n", ": $.underlay.loss_ratio: expected a number >= 0 and < 1"),
+    "loss_one": (
+        GOOD + "[underlay]\nloss_ratio = 1\n",
+        ': $.underlay.loss_ratio: expected "measured" or a number >= 0 and < 1',
+    ),
     "jitter_word": (GOOD + '[underlay]\njitter = "some"\n', ': $.underlay.jitter: expected "measured" or "none"'),
     "jitter_negative": (GOOD + "[underlay]\njitter = -1\n", ': $.underlay.jitter: expected "measured" or "none"'),
     "matrix_without_path": (GOOD + '[underlay]\nkind = "matrix"\n', ": $.underlay.path: missing"),

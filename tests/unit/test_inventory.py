@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import ExperimentError
-from harness.experiment.inventory import load_inventory, save_inventory, saved_inventory
+from harness.experiment.inventory import inventory_text, load_inventory, save_inventory, saved_inventory
 
 MACHINE = 'name = "{}"\nhost = "192.0.2.{}"\nkey = "keys/id"\nknown_hosts = "known_hosts"\n'
 
@@ -34,6 +34,12 @@ def test_metrics_are_served_at_the_address_for_them_and_nowhere_else(tmp_path: P
         write(tmp_path, 'hosts = 2\nmetrics_address = "10.9.0.1"', 'addresses = ["198.51.100.1"]')
     )
     assert [slot.metrics for slot in inventory.slots(3)] == [("10.9.0.1", 9100), None, ("10.9.0.1", 9101)]
+
+
+def test_the_text_of_an_inventory_is_read_as_that_inventory(tmp_path: Path):
+    inventory = load_inventory(write(tmp_path, "hosts = 2\nown_clock = false", 'addresses = ["10.9.0.1", "10.9.0.2"]'))
+    (tmp_path / "again.toml").write_text(inventory_text(inventory))
+    assert load_inventory(tmp_path / "again.toml") == inventory
 
 
 def test_too_few_places_are_refused(tmp_path: Path):

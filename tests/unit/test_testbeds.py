@@ -22,7 +22,7 @@ from harness.machine import sandbox
 from harness.machine.capacity import Capacity
 from harness.planes.description import Description as PlaneDescription
 from harness.planes.description import PlaneAbility
-from harness.planes.plane import Plane, PlaneMaker, Port
+from harness.planes.plane import CaptureCounts, Capturing, Plane, PlaneMaker, Port
 from harness.planes.registry import PLANES
 from harness.planning import make_plan, prediction, write_plan
 from harness.stages import execution
@@ -99,8 +99,12 @@ def test_a_testbed_does_what_its_description_says(name: str) -> None:
     assert testbed.testbed is not None
     made = get_type_hints(resolve_name(testbed.testbed))["return"]
     assert deviations(base.Testbed, made) == []
-    for protocol, ability in ((Certifying, "certify"), (Recording, "capture")):
-        assert issubclass(made, protocol) == (ability in testbed.can)
+    abilities: tuple[tuple[type, set[Ability]], ...] = (
+        (Certifying, {"certify"}),
+        (Recording, {"certify", "capture"}),
+    )
+    for protocol, needed in abilities:
+        assert issubclass(made, protocol) == bool(needed & testbed.can)
         assert not issubclass(made, protocol) or deviations(protocol, made) == []
     assert not issubclass(made, Accounting) or deviations(Accounting, made) == []
 
@@ -109,6 +113,8 @@ def test_a_testbed_does_what_its_description_says(name: str) -> None:
 def test_a_plane_has_the_interface(name: str) -> None:
     make = resolve_name(PLANES[name].make)
     assert deviations(Plane, make) == []
+    assert issubclass(make, Capturing) == ("capture" in PLANES[name].can)
+    assert not issubclass(make, Capturing) or deviations(Capturing, make) == []
     asked = list(inspect.signature(PlaneMaker.__call__).parameters)[1:]
     assert list(inspect.signature(make).parameters)[: len(asked)] == asked
 
@@ -280,6 +286,48 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     with pytest.raises(AttachedError) as attached:
         emulated_testbed.EmulatedTestbed(plan, planned.underlay, tmp_path, 0, UNDILATED).boot()
     assert attached.value.args == ((planned.underlay, plan.seed, tmp_path), ["10.0.0.1", "10.0.0.2"])
+
+
+class CapturingPlane:
+    """A plane of which only the capture is used."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
+        self.asked.append(f"start in {folder.name}, {snaplen_bytes} bytes")
+
+    def stop_capture(self) -> CaptureCounts:
+        self.asked.append("stop")
+        return CaptureCounts((), 0, 0, 0, 0)
+
+
+def record_on(plane: object, tmp_path: Path, capture: str) -> tuple[MagicMock, MagicMock]:
+    """Record on an emulated testbed with this plane, and return its captures in hosts and its prober."""
+    file = tmp_path / "brief.toml"
+    file.write_text(BRIEF + capture)
+    planned = make_plan(load_experiment(file), file)
+    made = emulated_testbed.make(base.Setting(planned, tmp_path, 0, UNDILATED))
+    captures, prober = MagicMock(), MagicMock()
+    vars(made).update(_plane=plane, _host_captures=captures, _prober=prober)
+    made.start_recording(5.0)
+    made.stop_recording()
+    return captures, prober
+
+
+def test_a_plane_that_can_capture_does_so_if_it_is_asked(tmp_path: Path) -> None:
+    for capture, asked in (("snaplen_bytes = 200", ["start in capture, 200 bytes", "stop"]), ("enabled = false", [])):
+        plane = CapturingPlane()
+        captures, prober = record_on(plane, tmp_path, f"capture = {{ {capture} }}")
+        assert plane.asked == asked
+        assert captures.start.called == captures.stop.called == bool(asked)
+        assert prober.start_sampling.called and prober.stop_sampling.called
+
+
+def test_a_plane_without_captures_is_asked_for_none(tmp_path: Path) -> None:
+    captures, prober = record_on(object(), tmp_path, "capture = { enabled = true }")
+    assert not captures.start.called and not captures.stop.called
+    assert prober.start_sampling.called and prober.stop_sampling.called
 
 
 # ---------------------------------------------------------------------------------------------- the running stage

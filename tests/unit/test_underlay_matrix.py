@@ -1,12 +1,14 @@
 """Matrices from CSV: forms that are read, faults that are named, values that stay as they are."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.cli import main
-from topologies.matrix import matrix_underlay, read_matrix, write_matrix
+from topologies.importers import Options
+from topologies.importers.matrix import read_file, read_matrix, write_matrix
 from topologies.reading import InputError
 
 EXPECTED = "expected a matrix with one row and one column per host"
@@ -132,7 +134,7 @@ def test_forms_are_read_alike(text: str, names: list[str], tmp_path: Path) -> No
 def test_triangle_violations_and_directions_stay(tmp_path: Path) -> None:
     path = tmp_path / "m.csv"
     path.write_text("0,100,1\n90,0,1\n1,1,0\n")
-    assert matrix_underlay(path).delay_ms.tolist() == [[0, 100, 1], [90, 0, 1], [1, 1, 0]]
+    assert read_file(path, Options()).underlay.delay_ms.tolist() == [[0, 100, 1], [90, 0, 1], [1, 1, 0]]
 
 
 def test_written_matrices_read_back(tmp_path: Path) -> None:
@@ -166,16 +168,25 @@ def test_import_prints_what_shows_a_wrong_unit(tmp_path: Path, capsys: pytest.Ca
     assert capsys.readouterr().out.splitlines() == [
         f"{tmp_path / 'out.csv'}: one-way delays in ms between 3 hosts",
         "RTT: median 24.000 ms, largest 40.000 ms (a - c)",
-        "asymmetry: 2 of 3 pairs; the delays of the two directions differ by 3.000 ms at the median "
-        "and 4.000 ms at most",
+        "tails: hosts with the largest median RTT (and its multiple of all pairs' median): "
+        "a 32.0 ms (1.3x), c 21.5 ms (0.9x), b 13.5 ms (0.6x)",
+        "asymmetry: 2 of 3 pairs; the delays of the two directions differ by 3.000 ms (28.6%) at the median "
+        "and 4.000 ms (100.0%) at most",
+        "detours: 33.3% of the directed pairs are slower than over the best relay, 33.3% by more than a tenth",
         "zeros: 1 of 6 directed pairs have a delay of 0 ms",
+        "source: not stated; date: not stated; licence: not stated",
+        f"file: m.csv, SHA-256 {hashlib.sha256((tmp_path / 'm.csv').read_bytes()).hexdigest()}",
+        "times: one-way",
         "ignored: the delays of 2 hosts to themselves, at most 0.5 ms in the file",
     ]
     (tmp_path / "m.csv").write_text("0,10\n10,0\n")
     assert main(_import(tmp_path / "m.csv", tmp_path / "out.csv")) == 0
-    assert capsys.readouterr().out.splitlines()[1:] == [
+    assert capsys.readouterr().out.splitlines()[1:6] == [
         "RTT: median 20.000 ms, largest 20.000 ms (host 0 - host 1)",
+        "tails: hosts with the largest median RTT (and its multiple of all pairs' median): "
+        "host 0 20.0 ms (1.0x), host 1 20.0 ms (1.0x)",
         "asymmetry: none",
+        "detours: 0.0% of the directed pairs are slower than over the best relay, 0.0% by more than a tenth",
         "zeros: none",
     ]
 

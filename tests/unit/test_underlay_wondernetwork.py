@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from harness.cli import main
-from topologies.matrix import read_matrix
-from topologies.pings import read_measurements
+from topologies.importers.matrix import read_matrix
+from topologies.importers.pings import Measurements, Server, read_measurements
+from topologies.importers.wondernetwork import build_underlay, fill_holes
 from topologies.reading import InputError
-from topologies.wondernetwork import Measurements, Server, build_underlay, fill_holes
 
 SERVERS = "id,name,title,location,state,country,state_abbv,continent,latitude,longitude\n" + "".join(
     f"{number},S{number},City {number},,,Land,,{number % 3 + 1},{number},{number * 2}\n" for number in (4, 7, 9)

@@ -122,7 +122,7 @@ def test_planning_and_simulating_take_few_bytes_a_pair(kind: Literal["uniform", 
     hosts = 600
     tracemalloc.start()
     try:
-        underlay = make_underlay(UnderlaySpec(kind=kind, hosts=hosts), Path(), 1)
+        underlay = make_underlay(UnderlaySpec(kind=kind, hosts=hosts), Path(), 1).underlay
         content = bytearray()
         for part in underlay.to_json():
             content += part

@@ -112,25 +112,36 @@ def start_sshd(
     Raises:
         TestbedError: the server did not start; the message has its log.
     """
-    folder.mkdir(mode=0o755, parents=True)
     PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
     work = work or folder / "work"
+    machine = prepare_server(folder, address, port, name, shell, settings)
     work.mkdir(parents=True, exist_ok=True)
+    view = [f"--own-work={work}"] if own_work else []
+    if hidden is not None:
+        view += [f"--writable={work}", *(f"--hidden={path}" for path in hidden)]
+    inside = python_command("-m", enclosure.__name__, str(folder), *view, "--", *server_command(folder), "-D")
+    command = [*enter, "unshare", "--mount", "--propagation", "private", *inside]
+    with (folder / "sshd.log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
+    _await_listening(process, folder / "sshd.log", f"sshd on {address}:{port}")
+    here = str(work_here or "")
+    return SshServer(msgspec.structs.replace(machine, work=str(work), work_here=here), process)
+
+
+def prepare_server(
+    folder: Path, address: str, port: int, name: str, shell: str = "/bin/sh", settings: Sequence[str] = ()
+) -> Machine:
+    """Make a server's keys, accounts and configuration in a new folder, and return its endpoint.
+
+    See ``start_sshd`` for the arguments. ``enclosure`` gives the accounts to the machine.
+    """
+    folder.mkdir(mode=0o755, parents=True)
     user = pwd.getpwuid(os.getuid()).pw_name
     _write_keys(folder, address, port)
     _write_accounts(folder, user, shell)
     config = _CONFIG.format(port=port, address=address, folder=folder, user=user)
     (folder / "sshd_config").write_text(_replace_lines(config, settings), encoding="utf-8")
-    view = [f"--own-work={work}"] if own_work else []
-    if hidden is not None:
-        view += [f"--writable={work}", *(f"--hidden={path}" for path in hidden)]
-    server = [_find_sshd(), "-D", "-e", "-f", str(folder / "sshd_config")]
-    inside = python_command("-m", enclosure.__name__, str(folder), *view, "--", *server)
-    command = [*enter, "unshare", "--mount", "--propagation", "private", *inside]
-    with (folder / "sshd.log").open("wb") as log:
-        process = subprocess.Popen(command, stderr=log, stdin=subprocess.DEVNULL)
-    _await_listening(process, folder / "sshd.log", f"sshd on {address}:{port}")
-    machine = Machine(
+    return Machine(
         name=name,
         host=address,
         port=port,
@@ -138,11 +149,17 @@ def start_sshd(
         key=str(folder / "user_key"),
         known_hosts=str(folder / "known_hosts"),
         python=PYTHON,
-        work=str(work),
         own_clock=False,
-        work_here=str(work_here or ""),
     )
-    return SshServer(machine, process)
+
+
+def server_command(folder: Path) -> list[str]:
+    """Return the command of a prepared server: with ``-D`` it listens, with ``-i`` it serves one connection.
+
+    Raises:
+        TestbedError: there is no sshd.
+    """
+    return [_find_sshd(), "-e", "-f", str(folder / "sshd_config")]
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from harness.machine import sandbox
 from harness.machine.awake import make_keep_awake
 from harness.machine.pressure import PressureLog
 from harness.machine.watchdog import Watchdog
-from harness.planes.plane import CaptureCounts, FinalCounters, Plane, PlaneMaker, Port
+from harness.planes.plane import CaptureCounts, Capturing, FinalCounters, PairsChange, Plane, PlaneMaker, Port
 from harness.planes.registry import PLANES
 from harness.planning.plan import Plan
 from harness.testbeds.base import Findings, Moment, Setting
@@ -137,12 +137,18 @@ class EmulatedTestbed:
 
         A capture in hosts that cannot start leaves the data plane's unchecked: a problem of the run.
         """
-        capture = self._plan.experiment.capture
-        if capture.enabled:
+        snaplen_bytes = self._plan.experiment.capture.snaplen_bytes
+        if plane := self._capturing:
             with self._noting():
-                self._host_captures.start(capture.snaplen_bytes, self._epoch_offset_ns)
-            self._plane.start_capture(self._run_dir / CAPTURE_FOLDER, capture.snaplen_bytes, self._epoch_offset_ns)
+                self._host_captures.start(snaplen_bytes, self._epoch_offset_ns)
+            plane.start_capture(self._run_dir / CAPTURE_FOLDER, snaplen_bytes, self._epoch_offset_ns)
         self._prober.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
+
+    @property
+    def _capturing(self) -> Capturing | None:
+        """The data plane, if it can capture and the experiment asks for captures."""
+        asked = self._plan.experiment.capture.enabled
+        return self._plane if asked and isinstance(self._plane, Capturing) else None
 
     def lost(self) -> dict[str, str]:
         """Return the processes and threads of the testbed that have ended, and how."""
@@ -158,9 +164,9 @@ class EmulatedTestbed:
         """Stop the probes before the capture, so that the capture has every reply."""
         with self._noting():
             self._prober.stop_sampling("during")
-        if self._plan.experiment.capture.enabled:
+        if plane := self._capturing:
             with self._noting():
-                self._captured = self._plane.stop_capture()
+                self._captured = plane.stop_capture()
             with self._noting():
                 self._host_captures.stop()
 
@@ -203,7 +209,7 @@ class EmulatedTestbed:
 
     def _set_jitter(self, jitter_ms: Matrix) -> None:
         underlay = self._underlay
-        self._plane.set_pairs(delay_ms=underlay.delay_ms, jitter_ms=jitter_ms, loss_ratio=underlay.loss_ratio)
+        self._plane.apply(PairsChange(underlay.delay_ms, jitter_ms, underlay.loss_ratio))
 
 
 def make(setting: Setting) -> EmulatedTestbed:

@@ -10,7 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import TestbedError
-from harness.planes.plane import CaptureCounts, Counters, FinalCounters, Port
+from harness.planes.plane import (
+    AccessChange,
+    CaptureCounts,
+    Change,
+    Counters,
+    FinalCounters,
+    PairChange,
+    PairsChange,
+    Port,
+)
 from harness.testbeds.emulated.child import Child
 from harness.testbeds.emulated.dataplane import commands, gauges
 from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
@@ -97,20 +106,18 @@ class UserspacePlane:
         command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
-    def set_pair(self, source: int, destination: int, *, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        """Change a directed pair. Frames already in flight keep their due times."""
-        self._check(source)
-        self._check(destination)
-        self._ask(commands.SetPair(source, destination, delay_ms, jitter_ms, loss_ratio))
-
-    def set_pairs(self, *, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> None:
-        """Change every directed pair; each matrix is (n, n), from row to column."""
-        self._ask_with_matrices(commands.SetPairs(), delay_ms, jitter_ms, loss_ratio)
-
-    def set_rate(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link in both directions; rate 0 = unlimited."""
-        self._check(host)
-        self._ask(commands.SetRate(host, rate_mbit, queue_ms))
+    def apply(self, change: Change) -> None:
+        """Change the network. Frames already in flight keep their due times."""
+        match change:
+            case PairsChange():
+                self._ask_with_matrices(commands.SetPairs(), change.delay_ms, change.jitter_ms, change.loss_ratio)
+            case PairChange():
+                self._check(change.source)
+                self._check(change.destination)
+                self._ask(commands.SetPair(change))
+            case AccessChange():
+                self._check(change.host)
+                self._ask(commands.SetAccess(change))
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
         """Record every frame at ingress and at egress, one file per group of hosts; times are virtual + the offset."""

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from harness.planes.plane import Counters, FinalCounters, Port
+from harness.planes.plane import AccessChange, Counters, FinalCounters, PairChange, Port
 from harness.testbeds.emulated.dataplane.faults import Fault
 from topologies.model import Matrix
 
@@ -33,23 +33,17 @@ class Attach(Struct, frozen=True, tag=True):
 class SetPair(Struct, frozen=True, tag=True):
     """Change a pair."""
 
-    source: int
-    destination: int
-    delay_ms: float
-    jitter_ms: float
-    loss_ratio: float
+    change: PairChange
 
 
 class SetPairs(Struct, frozen=True, tag=True):
     """Change all pairs. Descriptor: the matrices delay_ms, jitter_ms, loss_ratio."""
 
 
-class SetRate(Struct, frozen=True, tag=True):
+class SetAccess(Struct, frozen=True, tag=True):
     """Change an access link."""
 
-    host: int
-    rate_mbit: float
-    queue_ms: float
+    change: AccessChange
 
 
 class StartCapture(Struct, frozen=True, tag=True):
@@ -71,7 +65,7 @@ class Close(Struct, frozen=True, tag=True):
     """Return the last counters and end."""
 
 
-Command = Attach | SetPair | SetPairs | SetRate | StartCapture | StopCapture | Count | Close
+Command = Attach | SetPair | SetPairs | SetAccess | StartCapture | StopCapture | Count | Close
 
 
 class CaptureTally(Struct, frozen=True):

@@ -188,16 +188,18 @@ class Plane:
         return Reply()
 
     def _set_pair(self, command: commands.SetPair, _: list[int]) -> Reply:
-        values = (command.delay_ms, command.jitter_ms, command.loss_ratio)
-        self.forwarder.network.set_pair(command.source, command.destination, values)
+        change = command.change
+        values = (change.delay_ms, change.jitter_ms, change.loss_ratio)
+        self.forwarder.network.set_pair(change.source, change.destination, values)
         return Reply()
 
     def _set_pairs(self, _: commands.SetPairs, descriptors: list[int]) -> Reply:
         self.forwarder.network.set_pairs(commands.unwrap_matrices(descriptors[0]))
         return Reply()
 
-    def _set_rate(self, command: commands.SetRate, _: list[int]) -> Reply:
-        self.forwarder.network.links[command.host].set_rate(command.rate_mbit, command.queue_ms)
+    def _set_access(self, command: commands.SetAccess, _: list[int]) -> Reply:
+        change = command.change
+        self.forwarder.network.links[change.host].set_rate(change.rate_mbit, change.queue_ms)
         return Reply()
 
     def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
@@ -237,7 +239,7 @@ class Plane:
         commands.Attach: _attach,
         commands.SetPair: _set_pair,
         commands.SetPairs: _set_pairs,
-        commands.SetRate: _set_rate,
+        commands.SetAccess: _set_access,
         commands.StartCapture: _start_capture,
         commands.StopCapture: _stop_capture,
         commands.Count: _count,

@@ -1,8 +1,8 @@
 """Latency matrices as text: one-way delays in ms, from the row's host to the column's host.
 
 Commas, tabs, semicolons or spaces separate the cells. A header line and a first column with the hosts' names are both
-optional (``topologies.layout``). Blank lines and lines that start with ``#`` are skipped. The delay of a host to itself
-may be blank, a dash or any delay, and is ignored.
+optional (``topologies.importers.layout``). Blank lines and lines that start with ``#`` are skipped. The delay of a host
+to itself may be blank, a dash or any delay, and is ignored.
 """
 
 import csv
@@ -15,12 +15,14 @@ import numpy.typing as npt
 
 from topologies.foreign import are_pairs, name_form
 from topologies.generated import plain_underlay
-from topologies.layout import Layout, has_plain_diagonal, is_blank, split_names
+from topologies.importers import Options
+from topologies.importers.imported import Imported, left_out, named_hosts
+from topologies.importers.layout import Layout, has_plain_diagonal, is_blank, split_names
 from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
-from topologies.model import Host, Matrix, Underlay
-from topologies.reading import InputError, Row, parse_number, read_text, split_rows
+from topologies.model import Matrix
+from topologies.provenance import Provenance, comment_lines, hash_files, stated_in
+from topologies.reading import InputError, Row, find_separator, parse_number, read_beginning, read_text, split_rows
 
-_SEPARATORS = (",", "\t", ";", " ")
 _EXPECTED = "expected a matrix with one row and one column per host"
 _NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity")
 """What programs write for numbers that are none."""
@@ -75,46 +77,56 @@ def read_matrix(path: Path) -> tuple[list[str], Matrix]:
     return read.names, read.delay_ms
 
 
-def write_matrix(path: Path, names: Sequence[str], delay_ms: Matrix) -> None:
-    """Write a matrix with a header, the names in the first column, and six decimals (1 ns)."""
+def write_matrix(path: Path, names: Sequence[str], delay_ms: Matrix, comments: Sequence[str] = ()) -> None:
+    """Write a matrix with a header, the names in the first column, and six decimals (1 ns).
+
+    Args:
+        path: the file.
+        names: the hosts' names.
+        delay_ms: (n, n) delays.
+        comments: lines for the beginning of the file.
+    """
     with path.open("w", encoding="utf-8", newline="") as lines:
+        lines.writelines(comments)
         writer = csv.writer(lines, lineterminator="\n")
         writer.writerow(("", *names))
         for name, row in zip(names, np.round(delay_ms, 6).tolist(), strict=True):
             writer.writerow((name, *row))
 
 
-def matrix_underlay(path: Path) -> Underlay:
-    """Return the underlay of a matrix file, with unchanged delays per direction.
+def read_file(path: Path, options: Options) -> Imported:
+    """Read a matrix of one-way delays, or of round trips, which are halved.
 
     Raises:
         InputError: see ``read_matrix_file``.
     """
-    names, delay_ms = read_matrix(path)
-    return plain_underlay("matrix", tuple(Host(name=name, site=name) for name in names), delay_ms)
+    halves = 2 if options.times == "rtt" else 1
+    read = read_matrix_file(path, halves * LARGEST_DELAY_MS)
+    own = int((read.own_ms > 0).sum())
+    ignored = f"ignored: the delays of {own} hosts to themselves, at most {read.own_ms.max():g} ms in the file"
+    notes = (f"times: {options.times or 'one-way'}", *([ignored] if own else []))
+    underlay = plain_underlay("matrix", named_hosts(read.names), read.delay_ms / halves)
+    provenance = Provenance(**stated_in(read_beginning(path)), sha256=hash_files(path), notes=notes)
+    return Imported(underlay, ("",) * underlay.size, provenance)
+
+
+def write_file(path: Path, imported: Imported) -> list[str]:
+    """Write the delays with a header, the names in the first column, and six decimals (1 ns)."""
+    names = [host.name for host in imported.underlay.hosts]
+    write_matrix(path, names, imported.underlay.delay_ms, comment_lines(imported.provenance))
+    return left_out(imported, "matrix", ())
 
 
 def _rows(path: Path) -> list[Row]:
     text = read_text(path)
     if form := name_form(text):
         raise InputError(str(path), f"this is {form}, {_EXPECTED}")
-    rows = split_rows(path, text, _separator(text))
+    rows = split_rows(path, text, find_separator(text))
     if not rows:
         raise InputError(str(path), "no rows")
     if len(rows) > MOST_HOSTS + 1:
         raise InputError(str(path), f"expected at most {MOST_HOSTS} hosts, got {len(rows)} rows")
     return rows
-
-
-def _separator(text: str) -> str:
-    """Return the separator that finds most numbers in the last line, which is no header."""
-    last = next((line for line in reversed(text[-1_000_000:].splitlines()) if line.strip(", \t;")), "")
-
-    def count_numbers(separator: str) -> int:
-        cells = last.split() if separator == " " else last.split(separator)
-        return sum(parse_number(cell.strip(' "')) is not None for cell in cells)
-
-    return max(_SEPARATORS, key=count_numbers)
 
 
 def _read(path: Path, layout: Layout, largest_ms: float) -> MatrixFile:

@@ -1,7 +1,7 @@
 """WonderNetwork's pings between 246 cities, as an underlay.
 
 Latencies stay as measured, per direction. Pairs without a measurement are filled; ``Underlay.filled`` shows which.
-``topologies.pings`` reads the published files.
+``topologies.importers.pings`` reads the published files.
 
 Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 """
@@ -9,44 +9,44 @@ Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 import math
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
-from topologies.model import Host, Matrix, Underlay
+from topologies.holes import RELAYED, REVERSED, fill
+from topologies.importers import Options
+from topologies.importers.imported import Imported
+from topologies.importers.pings import Measurements, Server, published_files, read_measurements
+from topologies.model import Host, Matrix, Underlay, between
+from topologies.provenance import Provenance, hash_files
 from topologies.reading import InputError
 
 ATTRIBUTION = "Latencies: WonderNetwork (https://wondernetwork.com), 19-20 July 2020"
 
 
-class Server(Struct, frozen=True):
-    """A row of the server list. ``continent`` is WonderNetwork's number (3 = Europe and Asia)."""
+def read_file(path: Path, options: Options) -> Imported:
+    """Read the published pings. A sample is spread over WonderNetwork's continents.
 
-    id: str
-    title: str
-    country: str
-    continent: str
-    latitude: float
-    longitude: float
-
-
-class Measurements(Struct, frozen=True):
-    """The measurements between n servers.
-
-    Attributes:
-        servers: the servers with pings, in the order of the server list.
-        rtt_ms: (n, n) mean round-trip time measured by the row's server; NaN = not measured.
-        mdev_ms: (n, n) its standard deviation (mdev of ping); NaN = not measured.
-        unknown_rows: rows left out because an id is not in the server list.
+    Raises:
+        InputError: see ``topologies.importers.pings.read_measurements``, or a pair cannot be filled.
     """
-
-    servers: tuple[Server, ...]
-    rtt_ms: Matrix
-    mdev_ms: Matrix
-    unknown_rows: int = 0
+    measurements = read_measurements(path)
+    underlay = build_underlay(measurements)
+    reverse, relayed = (int((underlay.filled == how).sum()) for how in (REVERSED, RELAYED))
+    filled = (
+        f"filled: {reverse} pairs taken from the reverse direction, {relayed} estimated over a relay, "
+        f"{measurements.unknown_rows} rows of unlisted servers left out"
+    )
+    provenance = Provenance(
+        source='WonderNetwork (https://wondernetwork.com), "A day in the life of the Internet"',
+        date="19-20 July 2020",
+        sha256=hash_files(*published_files(path)),
+        notes=(filled,),
+    )
+    return Imported(underlay, tuple(server.continent for server in measurements.servers), provenance)
 
 
 def build_underlay(measurements: Measurements) -> Underlay:
@@ -91,24 +91,6 @@ def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[
     Raises:
         InputError: a pair cannot be filled.
     """
-    rtt_ms, mdev_ms = measurements.rtt_ms.copy(), measurements.mdev_ms.copy()
-    filled = np.zeros(rtt_ms.shape, dtype=np.int8)
-    np.fill_diagonal(rtt_ms, 0)
-    np.fill_diagonal(mdev_ms, 0)
-    for source, destination in np.argwhere(np.isnan(rtt_ms)):
-        if not np.isnan(measurements.rtt_ms[destination, source]):
-            filled[source, destination] = 1
-            rtt_ms[source, destination] = measurements.rtt_ms[destination, source]
-            mdev_ms[source, destination] = measurements.mdev_ms[destination, source]
-            continue
-        detours_ms = measurements.rtt_ms[source] + measurements.rtt_ms[:, destination]
-        if np.isnan(detours_ms).all():
-            names = [measurements.servers[end].title for end in (source, destination)]
-            raise InputError(" -> ".join(names), "measured in neither direction, nor over any relay")
-        relay = np.nanargmin(detours_ms)
-        filled[source, destination] = 2
-        rtt_ms[source, destination] = detours_ms[relay]
-        mdev_ms[source, destination] = math.hypot(
-            measurements.mdev_ms[source, relay], measurements.mdev_ms[relay, destination]
-        )
-    return rtt_ms, mdev_ms, filled
+    titles = [server.title for server in measurements.servers]
+    found = fill(titles, measurements.rtt_ms, measurements.mdev_ms, between(len(titles), 0.0), relays=True)
+    return found.time_ms, found.deviation_ms, found.filled

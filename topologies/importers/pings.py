@@ -11,16 +11,43 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from topologies.limits import LARGEST_DELAY_MS
 from topologies.model import Matrix
 from topologies.reading import InputError, parse_number, stream_rows
-from topologies.wondernetwork import Measurements, Server
 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")
 _SERVER_FILES = {True: ("wn-servers.csv",), False: ("servers-original-order.csv", "servers*.csv", "wn-servers.csv")}
 _COLUMNS = {True: ("src", "dst", "rtt_avg_ms", "mdev_ms", "fill"), False: ("source", "destination", "avg", "mdev")}
 """Form -> whether it is the processed one."""
+
+
+class Server(Struct, frozen=True):
+    """A row of the server list. ``continent`` is WonderNetwork's number (3 = Europe and Asia)."""
+
+    id: str
+    title: str
+    country: str
+    continent: str
+    latitude: float
+    longitude: float
+
+
+class Measurements(Struct, frozen=True):
+    """The measurements between n servers.
+
+    Attributes:
+        servers: the servers with pings, in the order of the server list.
+        rtt_ms: (n, n) mean round-trip time measured by the row's server; NaN = not measured.
+        mdev_ms: (n, n) its standard deviation (mdev of ping); NaN = not measured.
+        unknown_rows: rows left out because an id is not in the server list.
+    """
+
+    servers: tuple[Server, ...]
+    rtt_ms: Matrix
+    mdev_ms: Matrix
+    unknown_rows: int = 0
 
 
 def read_measurements(path: Path) -> Measurements:
@@ -29,19 +56,35 @@ def read_measurements(path: Path) -> Measurements:
     Raises:
         InputError: a file is missing, or a line is malformed; the place is the file and line.
     """
-    pings_path = _first_file(path, _PAIR_FILES) if path.is_dir() else path
-    if not pings_path.exists():
-        raise InputError(str(pings_path), "no such file")
+    pings_path, servers_path = published_files(path)
     reader = stream_rows(pings_path)
     header = next(reader, [])
-    processed = "rtt_avg_ms" in header
+    processed = _is_processed(header)
     columns = _column_numbers(pings_path, header, _COLUMNS[processed])
-    servers = _read_servers(_first_file(pings_path.parent, _SERVER_FILES[processed]), by_index=processed)
+    servers = _read_servers(servers_path, by_index=processed)
     rows = _Rows(pings_path, servers, columns)
     rows.read(reader)
     if processed and rows.unknown:
         raise InputError(str(pings_path), f"{rows.unknown} rows have servers that are not in the server list")
     return rows.measurements(single="timestamp" not in header)
+
+
+def published_files(path: Path) -> tuple[Path, Path]:
+    """Return the file of pings and the server list that ``read_measurements`` reads.
+
+    Raises:
+        InputError: one of them is missing.
+    """
+    pings_path = _first_file(path, _PAIR_FILES) if path.is_dir() else path
+    if not pings_path.exists():
+        raise InputError(str(pings_path), "no such file")
+    processed = _is_processed(next(stream_rows(pings_path), []))
+    return pings_path, _first_file(pings_path.parent, _SERVER_FILES[processed])
+
+
+def _is_processed(header: list[str]) -> bool:
+    """Whether the file has the processed pairs."""
+    return "rtt_avg_ms" in header
 
 
 class _Rows:

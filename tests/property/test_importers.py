@@ -1,0 +1,111 @@
+"""What holds of every list of pairs and every mesh: files keep their values, and statistics match their definitions."""
+
+from itertools import permutations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from msgspec.structs import replace
+
+from topologies.generated import plain_underlay
+from topologies.holes import complete_hosts
+from topologies.importers import IMPORTERS, Options
+from topologies.importers.imported import Imported, named_hosts
+from topologies.model import Host
+from topologies.provenance import Provenance
+from topologies.statistics import asymmetry, detours
+
+SIZE = 4
+words = (
+    st.text("abc, \"'#;\u00e9", min_size=1, max_size=6).map(str.strip).filter(lambda word: word[:1] not in ("", "#"))
+)
+
+
+def matrices(largest: float):
+    elements = st.floats(0, largest).map(lambda value: round(value, 6))
+    return arrays.arrays(np.float64, (SIZE, SIZE), elements=elements).map(without_own)
+
+
+def without_own(matrix: np.ndarray) -> np.ndarray:
+    np.fill_diagonal(matrix, 0)
+    return matrix
+
+
+@st.composite
+def imports(draw: st.DrawFn) -> Imported:
+    names = draw(st.lists(words, min_size=SIZE, max_size=SIZE, unique=True))
+    underlay = plain_underlay("x", named_hosts(names), draw(matrices(60_000)))
+    underlay = replace(underlay, jitter_ms=draw(matrices(50)), loss_ratio=draw(matrices(0.9)))
+    stated = draw(st.fixed_dictionaries({}, optional={"source": words, "date": words, "licence": words}))
+    return Imported(underlay, ("",) * SIZE, Provenance(**stated))
+
+
+@pytest.mark.parametrize("form", ["pairs", "mesh"])
+@given(imports())
+def test_a_written_file_is_read_as_what_it_was(tmp_path_factory, form: str, imported: Imported) -> None:
+    path: Path = tmp_path_factory.mktemp("import") / "data"
+    assert IMPORTERS[form].write(path, imported) == []
+    found = IMPORTERS[form].read(path, Options())
+    for name in ("delay_ms", "jitter_ms", "loss_ratio"):
+        assert np.array_equal(getattr(found.underlay, name), getattr(imported.underlay, name))
+    assert found.underlay.hosts == imported.underlay.hosts
+    assert not found.underlay.filled.any()
+    assert found.provenance.statements() == {
+        name: " ".join(text.split()) if form == "pairs" else text
+        for name, text in imported.provenance.statements().items()
+    }
+
+
+@given(st.floats(-90, 90), st.floats(-180, 180), st.sampled_from(["", "EU"]))
+def test_a_mesh_keeps_places_and_regions(tmp_path_factory, latitude: float, longitude: float, region: str) -> None:
+    hosts = (Host(name="a", site="a", country="PT", latitude=latitude, longitude=longitude), Host(name="b", site="b"))
+    imported = Imported(plain_underlay("x", hosts, np.array([[0, 1.5], [2, 0]])), (region, ""), Provenance())
+    path = tmp_path_factory.mktemp("mesh") / "m.json"
+    IMPORTERS["mesh"].write(path, imported)
+    found = IMPORTERS["mesh"].read(path, Options())
+    assert found.underlay.hosts == hosts
+    assert found.regions == (region, "")
+
+
+@given(matrices(100))
+def test_detours_are_counted_as_defined(delay_ms: np.ndarray) -> None:
+    best = {
+        (a, b): min(delay_ms[a, relay] + delay_ms[relay, b] for relay in range(SIZE) if relay not in (a, b))
+        for a, b in permutations(range(SIZE), 2)
+    }
+    found = detours(delay_ms)
+    assert found.sources == SIZE
+    assert found.faster_ratio == sum(best[pair] < delay_ms[pair] - 1e-6 for pair in best) / len(best)
+    assert found.tenth_ratio == sum(best[pair] < 0.9 * delay_ms[pair] for pair in best) / len(best)
+
+
+def test_detours_of_many_hosts_are_those_of_a_sample() -> None:
+    delay_ms = np.random.default_rng(1).uniform(1, 100, (150, 150))
+    np.fill_diagonal(delay_ms, 0)
+    whole, sample = detours(delay_ms), detours(delay_ms, most_sums=150**2 * 50)
+    assert (whole.sources, sample.sources) == (150, 50)
+    assert sample.faster_ratio == pytest.approx(whole.faster_ratio, abs=0.02)
+
+
+@given(matrices(100))
+def test_asymmetry_is_counted_as_defined(delay_ms: np.ndarray) -> None:
+    pairs = [(delay_ms[a, b], delay_ms[b, a]) for a in range(SIZE) for b in range(a + 1, SIZE)]
+    gaps = [abs(there - back) for there, back in pairs]
+    ratios = [abs(there - back) / max(there, back) if there != back else 0.0 for there, back in pairs]
+    found = asymmetry(delay_ms)
+    assert (found.differing, found.pairs) == (sum(gap > 0 for gap in gaps), len(pairs))
+    assert (found.median_ms, found.largest_ms) == pytest.approx((np.median(gaps), max(gaps)))
+    assert (found.median_ratio, found.largest_ratio) == pytest.approx((np.median(ratios), max(ratios)))
+
+
+@given(arrays.arrays(np.bool_, (7, 7)))
+def test_dropping_leaves_no_hole_and_no_fewer_hosts_than_needed(holes: np.ndarray) -> None:
+    time_ms = np.where(holes, np.nan, 1.0)
+    np.fill_diagonal(time_ms, 0)
+    kept = complete_hosts(time_ms)
+    assert not np.isnan(time_ms[np.ix_(kept, kept)]).any()
+    whole = [host for host in range(7) if not np.isnan(time_ms[host]).any() and not np.isnan(time_ms[:, host]).any()]
+    assert set(whole) <= set(kept.tolist())

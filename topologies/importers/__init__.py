@@ -1,0 +1,105 @@
+"""The forms of measured latencies that Trellis reads and writes: one registry, one module per form.
+
+A form's module has ``read_file(path, options) -> Imported`` and, if Trellis writes the form,
+``write_file(path, imported) -> list[str]``, which returns a sentence for everything that the form cannot hold. The
+module is imported when it is used, since the registry is read with every experiment file. ``[underlay] kind``,
+``trellis import`` and the rules between keys follow from ``IMPORTERS``. To add a form, write its module and enter it
+here.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from topologies.importers.imported import Imported
+
+Times = Literal["rtt", "one-way"]
+"""What the times of a file are."""
+
+Missing = Literal["refuse", "reverse", "relay", "drop"]
+"""What becomes of pairs without a time (``topologies.holes``)."""
+
+
+class Options(Struct, frozen=True):
+    """What a reader is told about a file; None = as the form or the file says.
+
+    Attributes:
+        times: whether times are round trips or one way.
+        directed: whether a row is about one direction, not about both.
+        missing: what becomes of pairs without a time.
+    """
+
+    times: Times | None = None
+    directed: bool | None = None
+    missing: Missing = "refuse"
+
+
+class Importer(Struct, frozen=True):
+    """A form of latencies.
+
+    Attributes:
+        name: ``[underlay] kind``, and the form's name in ``trellis import``.
+        help: what it is, for the command line.
+        path: whether the data ship with Trellis, can be below ``$TRELLIS_DATA``, or have to be named.
+        options: the options that it takes.
+        carries: what it can have for every pair besides delays.
+        writes: whether Trellis writes the form, too.
+    """
+
+    name: str
+    help: str
+    path: Literal["shipped", "data", "named"] = "named"
+    options: frozenset[str] = frozenset()
+    carries: frozenset[str] = frozenset()
+    writes: bool = False
+
+    def read(self, path: Path | None, options: Options) -> Imported:
+        """Read data.
+
+        Args:
+            path: the file or folder; None if the data ship with Trellis.
+            options: those of ``self.options`` count.
+
+        Raises:
+            InputError: the data are missing or malformed; the place is the file, line and column.
+        """
+        imported: Imported = self._module().read_file(path, options)
+        return imported
+
+    def write(self, path: Path, imported: Imported) -> list[str]:
+        """Write a file of this form, and return a sentence for everything that it cannot hold.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        left_out: list[str] = self._module().write_file(path, imported)
+        return left_out
+
+    def _module(self) -> ModuleType:
+        return import_module(f"{__name__}.{self.name.replace('-', '_')}")
+
+
+_ALL = frozenset({"times", "directed", "missing"})
+_BOTH = frozenset({"jitter", "loss"})
+
+IMPORTERS: dict[str, Importer] = {
+    importer.name: importer
+    for importer in (
+        Importer("measured-cities", "the matrix of 217 cities that ships with Trellis", path="shipped"),
+        Importer(
+            "wondernetwork",
+            "WonderNetwork's pings from a folder or a file",
+            path="data",
+            carries=frozenset({"jitter"}),
+        ),
+        Importer("matrix", "a square matrix as text", options=frozenset({"times"}), writes=True),
+        Importer("pairs", "a list of pairs as text", options=_ALL, carries=_BOTH, writes=True),
+        Importer("mesh", "nodes and edges as JSON", options=_ALL, carries=_BOTH, writes=True),
+    )
+}
