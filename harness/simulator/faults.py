@@ -45,17 +45,19 @@ class Stream:
     Attributes:
         heard_ns: when it last heard of the other side.
         acked_ns: when what was sent last is acknowledged; ``FOREVER_NS`` = never.
-        held_ns: since when bytes that were lost hold the stream; None = nothing holds it.
+        held_ns: when the bytes were sent that hold the stream, since they were not acknowledged at once; None = none.
+        released_ns: when these bytes are acknowledged; ``FOREVER_NS`` = never.
         abandoned: whether the other side has given the connection up.
         closed: whether this side has; nothing that arrives later matters.
     """
 
-    __slots__ = ("abandoned", "acked_ns", "closed", "heard_ns", "held_ns")
+    __slots__ = ("abandoned", "acked_ns", "closed", "heard_ns", "held_ns", "released_ns")
 
     def __init__(self, now_ns: int) -> None:
         self.heard_ns = now_ns
         self.acked_ns = now_ns
         self.held_ns: int | None = None
+        self.released_ns = now_ns
         self.abandoned = False
         self.closed = False
 
@@ -92,8 +94,11 @@ class Faults:
                 self._watch_links(reach.change.sources, frozenset(reach.change.destinations))
         paused = self._network.timeline.paused(at_ns)
         for host in self._simulation.hosts.values():
-            if (host.number in paused) != (host.backlog is not None):
-                host.sleep() if host.number in paused else host.wake()
+            sleeps = host.number in paused and not host.quiet
+            if sleeps and host.backlog is None:
+                host.sleep()
+            elif not sleeps:
+                host.wake()
 
     def _watch_links(self, sources: tuple[int, ...], destinations: frozenset[int]) -> None:
         """Let the kernels at both ends of links from one of the sources to one of the destinations wait for news."""
@@ -133,15 +138,15 @@ class Faults:
             self._send_to_nobody(end, stream)
             return None
         at_ns = now_ns
-        while stream.held_ns is not None and at_ns < stream.acked_ns:
+        while stream.held_ns is not None and at_ns < stream.released_ns:
             at_ns = max(at_ns, stream.held_ns)
             is_noticed = at_ns >= stream.held_ns + self._timeout_ns(end, stream.held_ns)
             arrival_ns = None if is_noticed else self._first_pass_ns(end, at_ns, now_ns, size_bytes)
             if arrival_ns is not None:
                 return arrival_ns
-            if stream.acked_ns == FOREVER_NS:
+            if stream.released_ns == FOREVER_NS:
                 return None
-            at_ns = stream.acked_ns
+            at_ns = stream.released_ns
         return self._transmit(end, stream, at_ns, now_ns, size_bytes)
 
     def _transmit(self, end: End, stream: Stream, at_ns: int, now_ns: int, size_bytes: int) -> int | None:
@@ -157,11 +162,11 @@ class Faults:
             arrival_ns = came_ns if arrival_ns is None else arrival_ns
             acked_ns = self._network.pass_ns(came_ns, end.peer, end.host.number)
             if acked_ns is not None:
-                stream.held_ns = at_ns if number else None
+                if number:
+                    stream.held_ns, stream.released_ns = at_ns, acked_ns
                 stream.acked_ns = max(acked_ns, stream.acked_ns)
                 return arrival_ns
-        stream.held_ns, stream.acked_ns = at_ns, FOREVER_NS
-        self._simulation.at(at_ns + SILENCE_NS, self._give_up, end)
+        self._await_end(end, at_ns)
         return arrival_ns
 
     def _first_pass_ns(self, end: End, at_ns: int, now_ns: int, size_bytes: int) -> int | None:
@@ -197,17 +202,25 @@ class Faults:
         if answered_ns is not None:
             self._simulation.at(answered_ns, self._close, end, RESET)
         elif stream.acked_ns != FOREVER_NS:
-            stream.held_ns, stream.acked_ns = now_ns, FOREVER_NS
-            self._simulation.at(now_ns + SILENCE_NS, self._give_up, end)
+            self._await_end(end, now_ns)
+
+    def _await_end(self, end: End, since_ns: int) -> None:
+        """Let the kernel at an end give up, since bytes that it sent at an instant are never acknowledged."""
+        stream = self._streams[end]
+        stream.held_ns, stream.released_ns, stream.acked_ns = since_ns, FOREVER_NS, FOREVER_NS
+        self._simulation.at(since_ns + SILENCE_NS, self._give_up, end)
 
     def is_reached(self, end: End) -> bool:
         """Return whether a packet that an end sends now arrives at the other side."""
         return self._network.pass_ns(self._simulation.now_ns, end.host.number, end.peer) is not None
 
     def abandon(self, end: End) -> None:
-        """Leave an end without its other side, of which it has not been told."""
-        self._streams[end].abandoned = True
+        """Leave an end without its other side, of which it has not been told. What it sends again is reset."""
+        stream = self._streams[end]
+        stream.abandoned = True
         end.other = None
+        if self._simulation.now_ns < stream.acked_ns < FOREVER_NS:
+            self._simulation.at(stream.acked_ns, self._close, end, RESET)
         self._watch(end)
 
     def _watch(self, end: End) -> None:

@@ -123,7 +123,8 @@ class SimulatedHost:
                     perform[type(effect)](self, effect)
 
     def quiesce(self) -> None:
-        """Stop timers, and neither open nor accept connections; existing ones stay."""
+        """Wake the node, stop timers, and neither open nor accept connections; existing ones stay."""
+        self.wake()
         self.quiet = self.table.quiet = True
         self.timers.clear()
 
