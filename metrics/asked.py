@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from msgspec.structs import replace
 from numpy.lib.format import open_memmap
 
 from metrics.pcap.walk import Bools, Ints
@@ -18,6 +19,7 @@ from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
 from topologies.model import Underlay
+from topologies.timeline import Change
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
@@ -104,6 +106,26 @@ class Access:
     def link(self, node: int) -> tuple[float, int]:
         """Return the time to send a byte, and the longest time that a packet may wait."""
         return self.byte_ns[node], self.queue_ns[node]
+
+
+def read_cuts(run: RunDir) -> tuple[Change, ...]:
+    """Return the cuts that were asked of a run, between nodes instead of hosts and on the clock of its tables."""
+    nodes: dict[int, list[int]] = {}
+    for place in run.plan.placement:
+        nodes.setdefault(place.host, []).append(place.node)
+
+    def of_hosts(hosts: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(node for host in hosts for node in nodes.get(host, ()))
+
+    return tuple(
+        replace(
+            change.after(run.manifest.zero_ns),
+            sources=of_hosts(change.sources),
+            destinations=of_hosts(change.destinations),
+        )
+        for change in run.changes
+        if change.is_cut
+    )
 
 
 class RoundTrips(NamedTuple):
