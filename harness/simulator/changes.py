@@ -7,9 +7,6 @@ from harness.simulator.network import SimulatedNetwork, in_ns
 from topologies.network import Network
 from topologies.timeline import Change, Timeline
 
-SYN_S = (0, 1, 3, 7)
-"""When Linux sends the first packet of a connection, and repeats it, within the ten seconds that a peer waits."""
-
 
 class ChangingNetwork(SimulatedNetwork):
     """A network that carries streams while its links change.
@@ -56,11 +53,6 @@ class ChangingNetwork(SimulatedNetwork):
         """Return when the answer to a packet that is sent at an instant is back; None = one of the two is lost."""
         there_ns = self.pass_ns(at_ns, source, destination)
         return None if there_ns is None else self.pass_ns(there_ns, destination, source)
-
-    def dial_ns(self, now_ns: int, source: int, destination: int) -> int | None:
-        """Return when a host sends the first packet of a connection that is answered; None = no answer comes."""
-        tries_ns = (now_ns + after_s * 1_000_000_000 for after_s in SYN_S)
-        return next((at for at in tries_ns if self.answered_ns(at, source, destination) is not None), None)
 
     def set_rates(self, at_ns: int) -> None:
         """Give the access links that a change at an instant reaches their rates. What waits at them is not slower."""

@@ -31,6 +31,9 @@ IDLE_NS = 20_000_000_000
 PROBE_NS = 5_000_000_000
 """After how much silence a kernel sends a keepalive probe, and when it sends the next one (``peer.runtime.link``)."""
 
+SYN_NS = (0, 1_000_000_000, 3_000_000_000, 7_000_000_000)
+"""When Linux sends the first packet of a connection, and repeats it, within the ten seconds that a peer waits."""
+
 HANDSHAKE_NS = 10_000_000_000
 CLOSE_NS = 5_000_000_000
 """How long a connection may take to become a link, and to close (``HANDSHAKE_TIMEOUT_S`` and ``CLOSE_TIMEOUT_S`` of
@@ -110,6 +113,14 @@ class Faults:
                             self._watch(side)
 
     # ---------------------------------------------------------------------------------------------- streams
+
+    def reach_ns(self, source: int, destination: int) -> int | None:
+        """Return when the first packet of a connection that is answered arrives; None = no answer comes."""
+        now_ns, network = self._simulation.now_ns, self._network
+        for sent_ns in (now_ns + after_ns for after_ns in SYN_NS):
+            if network.answered_ns(sent_ns, source, destination) is not None:
+                return network.pass_ns(sent_ns, source, destination)
+        return None
 
     def open(self, end: End) -> None:
         """Begin the stream from an end of a new connection, which is aborted if no link comes of it."""

@@ -184,17 +184,23 @@ class SimulatedHost:
         return self._simulation.now_ns
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        self._simulation.after(round(pause_s * 1e9), self.when_awake, self.table.attempt, peer)
+        self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
         """Begin an attempt, which succeeds or is refused one round trip later; vanished hosts do not answer it."""
+        if self.backlog is None:
+            self._dial(peer, self.table)
+        else:
+            self.when_awake(self._dial, peer, self.table)
+
+    def _dial(self, peer: NodeId, table: LinkTable[End]) -> None:
         simulation = self._simulation
         until_ns = simulation.now_ns + DIAL_TIMEOUT_NS
         reached_ns = simulation.reach_ns(self.number, peer)
         if reached_ns is None:
-            simulation.at(until_ns, self._hear_answer, peer, self.table, None)
+            simulation.at(until_ns, self._take_answer, peer, table, None)
         else:
-            simulation.at(reached_ns, self._reach, peer, self.table, until_ns)
+            simulation.at(reached_ns, self._reach, peer, table, until_ns)
 
     def _reach(self, peer: NodeId, table: LinkTable[End], until_ns: int) -> None:
         """Handle the arrival of an attempt at the peer."""
@@ -202,15 +208,14 @@ class SimulatedHost:
         there = simulation.hosts.get(peer)
         listener = there.node if there is not None and peer != self.number else None
         if there is not None and there.silent:
-            simulation.at(until_ns, self._hear_answer, peer, table, None)
+            simulation.at(until_ns, self._take_answer, peer, table, None)
             return
-        simulation.after(simulation.delay_ns(peer, self.number), self._hear_answer, peer, table, listener)
-
-    def _hear_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
-        self.when_awake(self._take_answer, peer, table, listener)
+        simulation.after(simulation.delay_ns(peer, self.number), self._take_answer, peer, table, listener)
 
     def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
-        if listener is not None and table.lacks(peer):
+        if self.backlog is not None:
+            self.when_awake(self._take_answer, peer, table, listener)
+        elif listener is not None and table.lacks(peer):
             table.opened(self._simulation.join(self, peer, listener), peer)
         else:
             table.failed(peer)

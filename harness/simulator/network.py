@@ -54,10 +54,6 @@ class SimulatedNetwork:
         delay_ns = self._draw_delay_ns(now_ns, source, destination, size_bytes)
         return delay_ns + (self._up_link(source).send(now_ns, size_bytes) if self.limits_rates else now_ns)
 
-    def dial_ns(self, now_ns: int, source: int, destination: int) -> int | None:
-        """Return when a host sends the first packet of a connection that is answered: now."""
-        return now_ns
-
     def cross(self, last_ns: int, source: int, destination: int, size_bytes: int, earlier_ns: int) -> Crossing:
         """Return the way of several packets between the access links.
 

@@ -211,8 +211,9 @@ class Simulation:
 
     def reach_ns(self, source: NodeId, destination: NodeId) -> int | None:
         """Return when the first packet of a connection that is opened now arrives; None = it is never answered."""
-        sent_ns = self._network.dial_ns(self.now_ns, source, destination)
-        return None if sent_ns is None else sent_ns + self.delay_ns(source, destination)
+        if self._faults is None:
+            return self.now_ns + self.delay_ns(source, destination)
+        return self._faults.reach_ns(source, destination)
 
     def join(self, opener: SimulatedHost, peer: NodeId, listener: Node) -> End:
         """Make a connection that ``listener`` accepts, and return the opener's end."""
