@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from functools import reduce
 from math import hypot
 
+import msgspec
 from msgspec import Struct
 
 from topologies.network import Asked, Link, Network, ask_path, join_losses
@@ -69,6 +70,20 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
             queue_ms=link.queue_ms,
             is_cut=link.is_cut or self.is_cut,
         )
+
+
+def encode_changes(changes: Iterable[Change]) -> bytes:
+    """Return the bytes of ``changes.jsonl``: one line per change."""
+    return b"".join(msgspec.json.encode(change) + b"\n" for change in changes)
+
+
+def decode_changes(content: bytes) -> list[Change]:
+    """Return the changes of a ``changes.jsonl``, in the order of its lines.
+
+    Raises:
+        msgspec.DecodeError: a line is no change.
+    """
+    return msgspec.json.Decoder(Change).decode_lines(content)
 
 
 class Reach:

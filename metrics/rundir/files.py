@@ -8,6 +8,8 @@ from peer.files import LOGS_FOLDER
 EXPERIMENT_FILE = "experiment.toml"
 PLAN_FILE = "plan.json"
 UNDERLAY_FILE = "underlay.json"
+CHANGES_FILE = "changes.jsonl"
+"""Only runs with faults have it."""
 INVENTORY_FILE = "inventory.json"
 ATTEMPT_FILE = "attempt.json"
 

@@ -11,6 +11,7 @@ TESTBED = Description(
     cannot={
         "shape": _NETWORK,
         "queue": _NETWORK,
+        "faults": _NETWORK,
         "capture": "no packets are captured",
         "certify": "there is no data plane",
         "dilate": 'expected 1 with testbed = "remote": a real network cannot be slowed down',
