@@ -7,7 +7,7 @@ packets asks a ``Timeline``, which is a network with its changes.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import hypot
 
@@ -86,6 +86,12 @@ def decode_changes(content: bytes) -> list[Change]:
     return msgspec.json.Decoder(Change).decode_lines(content)
 
 
+def instants_of(changes: Sequence[Change]) -> tuple[int, ...]:
+    """Return the instants at which a change begins or ends, in order and without repetition."""
+    ends = (change.to_ns for change in changes if change.to_ns is not None)
+    return tuple(sorted({*ends, *(change.from_ns for change in changes)}))
+
+
 class Reach:
     """A change with the links that it reaches, for fast questions."""
 
@@ -123,8 +129,7 @@ class Timeline:
     def __init__(self, network: Network, changes: Iterable[Change] = ()) -> None:
         self.network = network
         self.changes = tuple(changes)
-        ends = (change.to_ns for change in self.changes if change.to_ns is not None)
-        self.instants = tuple(sorted({*ends, *(change.from_ns for change in self.changes)}))
+        self.instants = instants_of(self.changes)
         self._active = self._sweep()
 
     def _sweep(self) -> list[tuple[Reach, ...]]:

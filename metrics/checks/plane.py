@@ -20,7 +20,7 @@ PLANE_BUSY = Limit(0.95, "ratio")
 PLANE_DROPS = Limit(0.0001, "ratio")
 """Ten times this share of all frames, dropped without having been asked for, makes the run invalid."""
 
-ASKED_DROPS = ("loss", "queue")
+ASKED_DROPS = ("loss", "queue", "cut", "cut_in_flight")
 """Causes for which an experiment can ask: a pair's loss, and an access link's full queue."""
 
 STALL = Limit(100.0, "ms")
