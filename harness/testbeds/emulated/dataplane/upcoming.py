@@ -26,8 +26,7 @@ class Upcoming:
             hosts: how many the network has.
             zero_ns: on the run's clock.
         """
-        self._timeline = Timeline(uniform_network(hosts, 0.0), changes)
-        self._zero_ns = zero_ns
+        self._timeline = Timeline(uniform_network(hosts, 0.0), changes, zero_ns=zero_ns)
         self.applied_ns: list[int] = []
         self.next_ns = self._instant_ns()
 
@@ -48,4 +47,4 @@ class Upcoming:
     def _instant_ns(self) -> int:
         instants = self._timeline.instants
         passed = len(self.applied_ns)
-        return self._zero_ns + instants[passed] if passed < len(instants) else NEVER
+        return instants[passed] if passed < len(instants) else NEVER
