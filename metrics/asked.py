@@ -4,7 +4,7 @@
 ``find_asked`` looks pairs up in them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -63,9 +63,9 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
     with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
         np.save(file, queue_ms)
     nodes_of = dict(zip(index, nodes, strict=True))
-    changes = [_renumbered(change, nodes_of) for change in _changes(run)]
-    with whole(pairs / _CHANGES) as attempt:
-        attempt.write_bytes(encode_changes(changes))
+    if changes := [_renumbered(change, nodes_of) for change in _changes(run)]:
+        with whole(pairs / _CHANGES) as attempt:
+            attempt.write_bytes(encode_changes(changes))
     for name in ASKED:
         matrix = getattr(underlay, name)
         with whole(pairs / f"{name}.npy") as attempt:
@@ -153,8 +153,10 @@ class PairChanges:
     @classmethod
     def staged(cls, pairs: Place) -> Self:
         """Read those of the nodes from the folder of ``stage_asked``."""
-        size = len(map_array(pairs / f"{_QUEUES}.npy"))
-        return cls(decode_changes((pairs / _CHANGES).read_bytes()), size)
+        path = pairs / _CHANGES
+        if not path.exists():
+            return cls((), 0)
+        return cls(decode_changes(path.read_bytes()), len(map_array(pairs / f"{_QUEUES}.npy")))
 
     def __bool__(self) -> bool:
         return bool(self._changes)
@@ -172,16 +174,30 @@ class PairChanges:
                 may wait for another one. ``other``: only changes that cut nothing, and each lasts ``GRACE_NS`` longer.
         """
         met = np.zeros(len(source), np.bool_)
+        for change, concerned in self._concerning(source, destination):
+            if which == "any" or change.is_cut != (which == "other"):
+                met |= concerned & (from_ns < _end_ns(change, which)) & (to_ns >= change.from_ns)
+        return met
+
+    def first_cut_ns(self, source: Ints, destination: Ints, from_ns: Ints) -> Ints:
+        """Return when the first cut of each pair begins that ends, and has settled, after ``from_ns``.
+
+        ``FOREVER_NS`` if there is none.
+        """
+        first_ns = np.full(len(source), FOREVER_NS)
+        for change, concerned in self._concerning(source, destination):
+            if change.is_cut:
+                later = concerned & (from_ns < _end_ns(change, "settling"))
+                first_ns[later] = np.minimum(first_ns[later], change.from_ns)
+        return first_ns
+
+    def _concerning(self, source: Ints, destination: Ints) -> Iterator[tuple[Change, Bools]]:
+        """Yield every change with the pairs that it concerns, in either direction, (n,)."""
         known = (np.minimum(source, destination) >= 0) & (np.maximum(source, destination) < self._size)
         src, dst = np.where(known, source, 0), np.where(known, destination, 0)
         for change, sources, destinations, access in self._changes:
-            if which != "any" and change.is_cut == (which == "other"):
-                continue
-            end_ns = _end_ns(change, which)
             concerned = (sources[src] & destinations[dst]) | (sources[dst] & destinations[src])
-            concerned |= access[src] | access[dst]
-            met |= concerned & (from_ns < end_ns) & (to_ns >= change.from_ns)
-        return met & known
+            yield change, known & (concerned | access[src] | access[dst])
 
 
 def _members(change: Change, size: int) -> tuple[Bools, Bools, Bools]:

@@ -245,7 +245,7 @@ class Cuts:
         there = np.array([self._hosts.get(address, -1) for address in to.tolist()], np.int64)
         at_ns = seen.at_ns[rows]
         met = self._changes.meet(np.full(len(rows), host), there, at_ns, at_ns + limit_ns, which="cut")
-        return (seen.tap[rows] == TX) & met
+        return np.asarray((seen.tap[rows] == TX) & met)
 
 
 NO_CUTS = Cuts(PairChanges((), 0), {})

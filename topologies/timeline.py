@@ -108,10 +108,15 @@ class Reach:
         self._size = size
         self._links = tuple(frozenset(hosts) for hosts in (change.up, change.down, change.sources, change.destinations))
 
+    def reaches_pair(self, source: int, destination: int) -> bool:
+        """Return whether it changes the link of a pair."""
+        _, _, sources, destinations = self._links
+        return source in sources and destination in destinations
+
     def reaches_path(self, source: int, destination: int) -> bool:
         """Return whether it changes a link of the path of a pair."""
-        up, down, sources, destinations = self._links
-        return (source in sources and destination in destinations) or source in up or destination in down
+        up, down, _, _ = self._links
+        return self.reaches_pair(source, destination) or source in up or destination in down
 
     def reaches(self, number: int) -> bool:
         """Return whether it changes a link, by its number in the network."""

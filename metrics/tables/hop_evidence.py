@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.asked import find_asked
+from metrics.asked import PairChanges, find_asked
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99
@@ -28,6 +28,7 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables.churn import Ending, excuse_unread
 from metrics.tables.columns import Column, Groups, conform, group_rows, numbers, of_whole_traces, valid
 from metrics.tables.condensed import INSTANTS
+from metrics.tables.cuts import excuse_cut
 from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
@@ -234,6 +235,8 @@ def _unsure_ns(circumstances: Circumstances, rows: pa.Table) -> Ints:
 def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome, FrameSets, pa.Table]:
     """Which of the four instants hops lack, and the streams that ended early: ``CUT``."""
     excused = _excused_unread(circumstances, rows)
+    if circumstances.pairs is not None:
+        excused |= excuse_cut(rows, PairChanges.staged(circumstances.pairs))
     cut = rows.filter(pa.array(excused))
     group, streams = group_rows(cut, *_STREAM)
     cut = conform(

@@ -66,9 +66,9 @@ def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
 
 def _met_cut(rows: pa.Table, pairs: Place) -> Bools:
     """Return whether a cut of its pair, or TCP's waits after it, held a frame back, (n,)."""
-    ends = (numbers(rows[name], -1) for name in ("src_node", "dst_node"))
-    spans = (numbers(rows[name]) for name in ("log_send_ns", "tap_tx_ns"))
-    met = PairChanges.staged(pairs).meet(*ends, *spans, which="settling")
+    source, destination = (numbers(rows[name], -1) for name in ("src_node", "dst_node"))
+    sent_ns, left_ns = (numbers(rows[name]) for name in ("log_send_ns", "tap_tx_ns"))
+    met = PairChanges.staged(pairs).meet(source, destination, sent_ns, left_ns, which="settling")
     return np.asarray(met & valid(rows["log_send_ns"], rows["tap_tx_ns"]))
 
 
