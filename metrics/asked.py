@@ -4,7 +4,7 @@
 ``find_asked`` looks pairs up in them.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from numpy.lib.format import open_memmap
 
 from metrics.pcap.walk import Bools, Ints
-from metrics.rundir import RunDir, read_document
-from metrics.rundir.files import CHANGES_FILE, FAULTS_FILE
+from metrics.rundir import RunDir
+from metrics.rundir.files import FAULTS_FILE
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
@@ -62,8 +62,7 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
     queue_ms[nodes] = _queues_ms(underlay)[index]
     with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
         np.save(file, queue_ms)
-    nodes_of = dict(zip(index, nodes, strict=True))
-    if changes := [_renumbered(change, nodes_of) for change in _changes(run)]:
+    if changes := changes_of_nodes(run):
         with whole(pairs / _CHANGES) as attempt:
             attempt.write_bytes(encode_changes(changes))
     for name in ASKED:
@@ -75,12 +74,6 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
                 if node in hosts:
                     asked[node, nodes] = matrix[hosts[node], index]
             asked.flush()
-
-
-def _renumbered(change: Change, nodes: Mapping[int, int]) -> Change:
-    """Return a change with nodes instead of hosts."""
-    groups = {name: getattr(change, name) for name in ("sources", "destinations", "up", "down", "paused")}
-    return replace(change, **{name: tuple(nodes[host] for host in hosts) for name, hosts in groups.items()})
 
 
 def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> pa.Array:
@@ -148,7 +141,7 @@ class PairChanges:
     @classmethod
     def of(cls, run: RunDir) -> Self:
         """Read those of the hosts of a run; a run without faults has none."""
-        return cls(_changes(run), run.underlay.size)
+        return cls(read_changes(run), run.underlay.size)
 
     @classmethod
     def staged(cls, pairs: Place) -> Self:
@@ -215,21 +208,43 @@ def _end_ns(change: Change, which: Which) -> int:
     return change.to_ns + later_ns
 
 
-def _changes(run: RunDir) -> list[Change]:
-    """Return the changes of a run, on its clock, at the instants at which they were applied, where these are known."""
-    path, zero_ns = run.path / CHANGES_FILE, run.manifest.zero_ns
-    if not path.exists():
-        return []
-    applied_ns = {line["asked_ns"]: line["applied_ns"] for line in run.lines(FAULTS_FILE)}
-    asked = [each.after(zero_ns) for each in read_document(path, decode_changes)]
-    return [
+def read_changes(run: RunDir) -> tuple[Change, ...]:
+    """Return the changes of a run between hosts, on its clock, at the instants at which they were applied.
+
+    An instant for which nothing was recorded is that asked for.
+    """
+    applied_ns = {line["asked_ns"]: line["applied_ns"] for line in run.lines(FAULTS_FILE)} if run.changes else {}
+    asked = (change.after(run.manifest.zero_ns) for change in run.changes)
+    return tuple(
         replace(
-            each,
-            from_ns=applied_ns.get(each.from_ns, each.from_ns),
-            to_ns=None if each.to_ns is None else applied_ns.get(each.to_ns, each.to_ns),
+            change,
+            from_ns=applied_ns.get(change.from_ns, change.from_ns),
+            to_ns=None if change.to_ns is None else applied_ns.get(change.to_ns, change.to_ns),
         )
-        for each in asked
-    ]
+        for change in asked
+    )
+
+
+def changes_of_nodes(run: RunDir) -> tuple[Change, ...]:
+    """Return the same changes with nodes instead of hosts."""
+    nodes: dict[int, list[int]] = {}
+    for place in run.plan.placement:
+        nodes.setdefault(place.host, []).append(place.node)
+    return tuple(
+        replace(
+            change,
+            **{
+                name: tuple(node for host in getattr(change, name) for node in nodes.get(host, ()))
+                for name in ("sources", "destinations", "up", "down", "paused")
+            },
+        )
+        for change in read_changes(run)
+    )
+
+
+def read_cuts(run: RunDir) -> tuple[Change, ...]:
+    """Return the cuts among the changes between nodes."""
+    return tuple(change for change in changes_of_nodes(run) if change.is_cut)
 
 
 class RoundTrips(NamedTuple):

@@ -1,29 +1,49 @@
-"""What a cut excuses: frames that are lost with their connections, and the ends of links that nobody was told of."""
+"""What cuts explain: frames that were lost with connections that broke, and ends of links that nobody was told of."""
+
+from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.asked import FOREVER_NS, PairChanges
-from metrics.pcap.walk import Bools
-from metrics.tables.columns import numbers, valid
+from metrics.checks.consistency import TOLD
+from metrics.checks.rule import Limit
+from metrics.pcap.walk import Bools, Ints
+from metrics.tables.columns import numbers
+from topologies.timeline import Change
 
-_UNDER_WAY_NS = 1_000_000_000
-"""A frame that was sent so long before a cut may have been under way, or in TCP's buffer, when it began."""
+SILENCE: Final = Limit(30.0, "s")
+"""How long after a cut a connection may still break for it: ``TCP_USER_TIMEOUT`` (``peer.runtime.link``)."""
 
 
-def excuse_cut(rows: pa.Table, changes: PairChanges) -> Bools:
-    """Return which hops were sent and never read because a cut may have ended their connections, (n,).
+def excuse_cut(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, cuts: Sequence[Change]) -> Bools:
+    """Return which frames that were sent and never read a cut explains.
 
-    A frame was sent shortly before a cut of its pair, in it, or while TCP may still have waited after it.
+    A cut of one direction breaks connections, too, since acknowledgements are lost. The frames were sent, or their
+    stream still worked, at most a round trip and ``TOLD`` before the cut, and they were sent at most ``SILENCE`` after
+    it. A frame that lies before one that was read is not explained.
+
+    Args:
+        unread: (n,) the frames.
+        moving_ns: (n,) the last instant at which the stream of each is known to have worked.
+        read_off: (n,) the largest offset on its stream of a frame that was read; -1 = none was.
+        trip_ns: (n,) the round trip that was asked for.
+        cuts: of the run, between nodes (``metrics.asked.read_cuts``).
     """
-    if not changes:
-        return np.zeros(len(rows), np.bool_)
-    unread = valid(rows["log_send_ns"]) & ~valid(rows["log_recv_ns"])
-    source, destination = (numbers(rows[name], -1) for name in ("src_node", "dst_node"))
-    sent_ns = numbers(rows["log_send_ns"])
-    met: Bools = unread & changes.meet(source, destination, sent_ns, sent_ns + _UNDER_WAY_NS, which="settling")
-    return met
+    src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
+    bound_ns, moving_ns = trip_ns + TOLD.ns, np.maximum(moving_ns, sent_ns)
+    excused = np.zeros(len(unread), np.bool_)
+    for cut in cuts if len(unread) else ():
+        there, back = (
+            np.isin(one, cut.sources) & np.isin(other, cut.destinations) for one, other in ((src, dst), (dst, src))
+        )
+        in_time = moving_ns >= cut.from_ns - bound_ns
+        if cut.to_ns is not None:
+            in_time &= sent_ns <= cut.to_ns + SILENCE.ns
+        excused |= (there | back) & in_time
+    return excused & (numbers(unread["off"]) > read_off)
 
 
 def before_cuts(rows: pa.Table, changes: PairChanges) -> pa.Table:
