@@ -21,7 +21,7 @@ from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
 from topologies.model import Underlay
-from topologies.timeline import Change, decode_changes, encode_changes
+from topologies.timeline import Change, decode_changes, encode_changes, instants_of
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
@@ -240,6 +240,11 @@ def changes_of_nodes(run: RunDir) -> tuple[Change, ...]:
         )
         for change in read_changes(run)
     )
+
+
+def asked_instants(run: RunDir) -> list[int]:
+    """Return when the network of a run was to change, in order, on the run's clock."""
+    return [run.manifest.zero_ns + at_ns for at_ns in instants_of(run.changes)]
 
 
 def read_cuts(run: RunDir) -> tuple[Change, ...]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics import first_packets
-from metrics.asked import PairChanges, RoundTrips
+from metrics.asked import PairChanges, RoundTrips, asked_instants
 from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
@@ -20,8 +20,8 @@ from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.recount import count_changes, recount
-from metrics.rundir import RunDir
-from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
+from metrics.rundir import AppliedChange, RunDir
+from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
@@ -218,7 +218,20 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
+        **_changes(run),
     )
+
+
+def _changes(run: RunDir) -> dict[str, Any]:
+    """When faults changed the network up to the end of the judged span, and how often they should have."""
+    if not run.changes:
+        return {}
+    lines = msgspec.convert(run.lines(FAULTS_FILE), tuple[AppliedChange, ...])
+    end_ns = run.judged_ns[1]
+    return {
+        "changes": tuple(line for line in lines if line.asked_ns < end_ns),
+        "asked_changes": sum(at_ns < end_ns for at_ns in asked_instants(run)),
+    }
 
 
 def pairs_in_time(run: RunDir) -> Bools:
