@@ -51,6 +51,32 @@ def world_cities() -> tuple[City, ...]:
     )
 
 
+CONTINENTS = {
+    "AF": "africa",
+    "AS": "asia",
+    "EU": "europe",
+    "NA": "north-america",
+    "OC": "oceania",
+    "SA": "south-america",
+}
+"""The names of the continents by their code in ``City``."""
+
+
+def find_continents(latitudes: Sequence[float], longitudes: Sequence[float]) -> list[str]:
+    """Return the continent of each point: that of the nearest embedded city.
+
+    Args:
+        latitudes: (n,) in degrees.
+        longitudes: (n,) in degrees.
+    """
+    cities = world_cities()
+    distance_km = distances_km(
+        [*latitudes, *(city.latitude for city in cities)], [*longitudes, *(city.longitude for city in cities)]
+    )
+    nearest = distance_km[: len(latitudes), len(latitudes) :].argmin(axis=1)
+    return [CONTINENTS[cities[number].continent] for number in nearest.tolist()]
+
+
 def distances_km(latitudes: Sequence[float], longitudes: Sequence[float]) -> Matrix:
     """Return (n, n) great-circle distances between n points in degrees (haversine)."""
     latitude = np.radians(np.asarray(latitudes, dtype=np.float64))

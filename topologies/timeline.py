@@ -6,12 +6,14 @@ packets asks a ``Timeline``, which is a network with its changes.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import hypot
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from topologies.network import Asked, Link, Network, ask_path, join_losses
 
@@ -58,6 +60,11 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
         """The number of directed pairs of different hosts whose link it changes."""
         return len(self.sources) * len(self.destinations) - len({*self.sources} & {*self.destinations})
 
+    def after(self, zero_ns: int) -> Change:
+        """Return this change on a clock that shows ``zero_ns`` at the workload's zero."""
+        to_ns = None if self.to_ns is None else self.to_ns + zero_ns
+        return replace(self, from_ns=self.from_ns + zero_ns, to_ns=to_ns)
+
     def alter(self, link: Link) -> Link:
         """Return a link with this change."""
         limits = [rate for rate in (link.rate_mbit, self.rate_mbit) if rate]
@@ -69,6 +76,26 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
             queue_ms=link.queue_ms,
             is_cut=link.is_cut or self.is_cut,
         )
+
+
+def encode_changes(changes: Iterable[Change]) -> bytes:
+    """Return the bytes of ``changes.jsonl``: one line per change."""
+    return b"".join(msgspec.json.encode(change) + b"\n" for change in changes)
+
+
+def decode_changes(content: bytes) -> list[Change]:
+    """Return the changes of a ``changes.jsonl``, in the order of its lines.
+
+    Raises:
+        msgspec.DecodeError: a line is no change.
+    """
+    return msgspec.json.Decoder(Change).decode_lines(content)
+
+
+def instants_of(changes: Sequence[Change]) -> tuple[int, ...]:
+    """Return the instants at which a change begins or ends, in order and without repetition."""
+    ends = (change.to_ns for change in changes if change.to_ns is not None)
+    return tuple(sorted({*ends, *(change.from_ns for change in changes)}))
 
 
 class Reach:
@@ -86,10 +113,18 @@ class Reach:
         _, _, sources, destinations = self._links
         return source in sources and destination in destinations
 
+    def reaches_path(self, source: int, destination: int) -> bool:
+        """Return whether it changes a link of the path of a pair."""
+        up, down, _, _ = self._links
+        return self.reaches_pair(source, destination) or source in up or destination in down
+
     def reaches(self, number: int) -> bool:
         """Return whether it changes a link, by its number in the network."""
         kind, host = divmod(number, self._size)
-        return self.reaches_pair(kind - 2, host) if kind >= 2 else host in self._links[kind]
+        up, down, sources, destinations = self._links
+        if kind < 2:
+            return host in (down if kind else up)
+        return kind - 2 in sources and host in destinations
 
 
 class Timeline:
@@ -100,16 +135,17 @@ class Timeline:
     Args:
         network: the network without changes.
         changes: in any order; changes that hold at the same instant compose in this order.
+        zero_ns: the instant of the workload's zero on the clock of those who ask.
 
     Attributes:
+        changes: with instants on that clock.
         instants: those at which a change begins or ends, in order and without repetition.
     """
 
-    def __init__(self, network: Network, changes: Iterable[Change] = ()) -> None:
+    def __init__(self, network: Network, changes: Iterable[Change] = (), *, zero_ns: int = 0) -> None:
         self.network = network
-        self.changes = tuple(changes)
-        ends = (change.to_ns for change in self.changes if change.to_ns is not None)
-        self.instants = tuple(sorted({*ends, *(change.from_ns for change in self.changes)}))
+        self.changes = tuple(change.after(zero_ns) for change in changes)
+        self.instants = instants_of(self.changes)
         self._active = self._sweep()
 
     def _sweep(self) -> list[tuple[Reach, ...]]:
@@ -143,6 +179,21 @@ class Timeline:
     def asked(self, source: int, destination: int, at_ns: int) -> Asked:
         """Return what is asked of the packets that leave a host for another at an instant."""
         return ask_path(self.link(number, at_ns) for number in self.network.path(source, destination))
+
+    def loses(self, source: int, destination: int, leaves_ns: int, arrives_ns: int) -> bool:
+        """Return whether a cut takes a packet of a pair, which would leave and arrive at these instants.
+
+        It does if the link is cut when the packet leaves, or if a cut begins that loses what is under way.
+        """
+        first = bisect_right(self.instants, leaves_ns)
+        last = bisect_left(self.instants, arrives_ns)
+        if any(each.change.is_cut and each.reaches_path(source, destination) for each in self._active[first]):
+            return True
+        return any(
+            each.change.loses_in_flight and each.change.from_ns == at_ns and each.reaches_path(source, destination)
+            for number, at_ns in enumerate(self.instants[first:last], first + 1)
+            for each in self._active[number]
+        )
 
     def paused(self, at_ns: int) -> frozenset[int]:
         """Return the hosts whose peers do nothing at an instant."""

@@ -44,6 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.experiment.form import resolve
     from harness.planning import remarks_on
+    from harness.planning.faults import describe_faults
     from peer.core.schedule import Publish
 
     plan = planned.plan
@@ -57,6 +58,8 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     if changes := len(planned.schedule) - published:
         started = sum(1 for spec in planned.overlay.nodes if spec.up)
         yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
+    faults = enumerate(describe_faults(plan.experiment, planned.changes))
+    yield from (f"{f'fault {number}':<12} {text}" for number, text in faults)
     yield f"rtt          {_describe_rtts(planned.underlay)}"
     yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)

@@ -34,6 +34,7 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("peer.command",), "command", refused=True),
     Demand(("peer.record",), "record", refused=True),
     Demand(("churn.silent_ratio",), "vanish", refused=True),
+    Demand(("faults",), "faults", refused=True),
     Demand(("underlay.loss_ratio", "underlay.rate_mbit"), "shape", refused=True),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms", "underlay.jitter"), "shape"),
     Demand(("underlay.queue_ms",), "queue"),

@@ -52,6 +52,7 @@ TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
 OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
 FilePath = Annotated[str, Meta(min_length=1)]
+Group = Annotated[str, Meta(min_length=1)] | Count | tuple[Annotated[int, Meta(ge=0)], ...]
 
 SLOWEST_MBIT = 0.001
 """The least access rate; ``underlay.json`` rounds rates to 0.000001."""
@@ -285,6 +286,84 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
         return sum(self.spans_s.values())
 
 
+class GroupSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """A group of nodes for `[[faults]]`; exactly one key.
+
+    Groups that are there without a section: `all`, the continents (`africa`, `asia`, `europe`, `north-america`,
+    `oceania`, `south-america`) if the underlay has positions, and the cities of its hosts (`sao-paulo`). `rest` is what
+    no other group of the same entry has.
+    """
+
+    region: Literal["africa", "asia", "europe", "north-america", "oceania", "south-america"] | None = None
+    """A continent: its nodes are those whose nearest city of the embedded list is on it."""
+    city: Annotated[str, Meta(min_length=1)] | None = None
+    """A city of the underlay; spaces, accents and capitals do not matter."""
+    nodes: tuple[Annotated[int, Meta(ge=0)], ...] | None = None
+    """Numbers of the nodes."""
+    share: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Share of the nodes, drawn from the seed; at least one node."""
+    number: Count | None = None
+    """How many nodes, drawn from the seed."""
+
+
+class DegradeSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """How a fault makes links worse."""
+
+    delay_factor: Annotated[float, Meta(ge=1, le=1000)] = 1.0
+    """How many times longer the delay is."""
+    jitter_ms: OptionalDelay = 0.0
+    """Standard deviation of a further delay of mean 0."""
+    loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Probability of a further loss of a packet."""
+    rate_mbit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Highest rate of the access links of the first group, at least 0.001; 0 = no limit. The second group of `between`
+    is `all` then, since access links are shared by all pairs of a host."""
+
+
+class FlapSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """A connection that comes and goes."""
+
+    period_s: Annotated[float, Meta(ge=0.001, le=604_800)]
+    """Time from one loss of the connection to the next."""
+    down_s: Annotated[float, Meta(ge=0.001, le=604_800)]
+    """Time without connection in each period, at its start; less than ``period_s``."""
+
+
+class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Something that happens to the network or to peers during the run; exactly one of the six verbs.
+
+    A group is a name (`[groups]`), a number of nodes that are drawn from the seed, or a list of nodes. Entries that
+    overlap compose: factors multiply, losses and jitter are independent, the smallest rate wins, a cut beats all.
+    """
+
+    at_s: Instant
+    """Seconds after the start of the publishing window; negative during the warm-up."""
+    for_s: Duration | None = None
+    """Time after which it heals. Default: it lasts to the end of the run."""
+    partition: tuple[Group, ...] | None = None
+    """Verb: nodes of different groups of this list do not reach each other. No node is in two of them."""
+    isolate: Group | None = None
+    """Verb: the nodes of the group and all other nodes do not reach each other."""
+    cut: tuple[Group, Group] | None = None
+    """Verb: the nodes of the first group and those of the second do not reach each other. The groups may overlap."""
+    degrade: DegradeSpec | None = None
+    """Verb: links are worse."""
+    flap: FlapSpec | None = None
+    """Verb: ``nodes`` lose the connection to all other nodes again and again."""
+    pause: Group | None = None
+    """Verb: the group's peers do nothing, as with SIGSTOP, while their hosts' kernels acknowledge what arrives."""
+    between: tuple[Group, Group] | None = None
+    """The links that ``degrade`` makes worse: those between these groups. Default: all links."""
+    nodes: Group | None = None
+    """The nodes of ``flap``."""
+    direction: Literal["both", "to", "from"] = "both"
+    """Which packets are meant, as seen from the first group: those from it, those to it, or both. Not with ``pause``,
+    and with ``partition`` only for two groups."""
+    in_flight: Literal["arrive", "lost"] = "arrive"
+    """What happens to packets that are under way when a link is cut: they arrive, as if a router had failed, or are
+    lost, as if the cable were cut (``partition``, ``isolate``, ``cut``, ``flap``)."""
+
+
 class ExpressionsSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Messages for the nodes that satisfy an expression over keywords, instead of for the subscribers of topics."""
 
@@ -448,6 +527,11 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     interests: InterestsSpec = field(default_factory=InterestsSpec)
     expressions: ExpressionsSpec = field(default_factory=ExpressionsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)
+    groups: dict[str, GroupSpec] = field(default_factory=dict)
+    """Groups of nodes by name, for ``faults`` ([faults.md](faults.md))."""
+    faults: tuple[FaultSpec, ...] = ()
+    """What happens to the network and to peers during the run ([faults.md](faults.md)). A group of nodes is a name, a
+    number of nodes that the seed draws, or a list of nodes."""
     adversary: AdversarySpec = field(default_factory=AdversarySpec)
     processing: ProcessingSpec = field(default_factory=ProcessingSpec)
     peer: PeerSpec = field(default_factory=PeerSpec)
@@ -468,10 +552,13 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as plain values with every default filled in.
 
     The sections of other protocols are left out: they have no effect, and so a plan's hash does not depend on which
-    other protocols there are. So is the section ``expressions`` if messages have none.
+    other protocols there are. So are ``expressions`` if messages have none, and ``faults`` and ``groups`` if there are
+    no faults.
     """
     own = PROTOCOLS[experiment.protocol].section
     others = {protocol.section for protocol in PROTOCOLS.values()} - {own}
     if experiment.expressions.kind == "none":
         others.add("expressions")
+    if not experiment.faults:
+        others |= {"faults", "groups"}
     return {name: value for name, value in to_builtins(experiment).items() if name not in others}

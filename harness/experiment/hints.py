@@ -35,6 +35,12 @@ MEANINGS = (
             "interest subscription subscribe subscriber",
             "churn failure fault departure",
             "adversary attack attacker byzantine sybil",
+            "partition split divide",
+            "isolate quarantine",
+            "degrade worsen impair",
+            "flap flicker",
+            "pause suspend freeze sigstop stall",
+            "group set",
             "crash die kill fail failure",
             "vanish silence blackhole disappear",
             "leave depart quit",
@@ -73,7 +79,6 @@ MEANINGS = (
 """Words that mean the same, in singular and lower case; a word may be in several groups."""
 
 ABSENT = {
-    "partition": "a run cannot split its network",
     "reorder": "the network keeps the order of the packets of a pair",
     "reordering": "the network keeps the order of the packets of a pair",
     "duplication": "the network duplicates no packets",

@@ -3,13 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import naming_origin, place_of, read_toml
+from harness.experiment.faults import fault_rules
 from harness.experiment.form import SLOWEST_MBIT, Experiment, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.wording import (
@@ -18,6 +19,7 @@ from harness.experiment.wording import (
     field_names,
     field_type,
     literal_values,
+    named_sections,
     one_of,
     quote,
     values_or_sections,
@@ -126,6 +128,10 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield from _expression_rules(experiment)
     yield from _churn_rules(experiment)
     yield from _adversary_rules(experiment)
+    yield from fault_rules(experiment)
+    lack = find_lack(experiment.testbed, "pause")
+    for number, fault in enumerate(experiment.faults):
+        yield fault.pause is not None and lack is not None, f"$.faults[{number}].pause", lack or ""
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
 
@@ -256,6 +262,9 @@ def decode(document: dict[str, Any], form: type[Form]) -> Form:
 
 def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str, path: str) -> ExperimentError:
     """Return the error with what the place takes and what it has."""
+    before, unnamed, _ = path.partition("[...]")
+    if unnamed:
+        return _explain_named(document, form, before)
     if unknown := re.search(r"unknown field `(.*)`", problem, re.DOTALL):
         return ExperimentError(
             place_of(path, unknown[1]), f"unknown field; {_key_hint(document, form, path, unknown[1])}"
@@ -268,6 +277,19 @@ def _explain(document: dict[str, Any], form: type[msgspec.Struct], problem: str,
     meant = suggest(value, literal_values(kind)) if isinstance(value, str) else []
     hint = f"; did you mean {one_of([quote(each) for each in meant])}?" if meant else ""
     return ExperimentError(path, f"expected {describe_type(kind)}, got {_shown(value)}{hint}")
+
+
+def _explain_named(document: dict[str, Any], form: type[msgspec.Struct], path: str) -> ExperimentError:
+    """Return the error of the first wrong section of those with free names at a path; msgspec does not name it."""
+    for name, section in cast(dict[str, Any], _value_at(document, path)).items():
+        place = place_of(path, name)
+        if not isinstance(section, dict):
+            return ExperimentError(place, f"expected a section, got {_shown(section)}")
+        try:
+            decode(section, named_sections(form, path))
+        except ExperimentError as error:
+            return ExperimentError(place + error.path.removeprefix("$"), error.problem)
+    raise AssertionError(f"one of the sections at {path} is wrong")
 
 
 def _key_hint(document: dict[str, Any], form: type[msgspec.Struct], path: str, name: str) -> str:

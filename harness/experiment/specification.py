@@ -132,19 +132,19 @@ def _section_types(
     above: type[msgspec.Struct] = form.Experiment, path: str = ""
 ) -> Iterator[tuple[str, type[msgspec.Struct]]]:
     for field in msgspec.structs.fields(above):
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            yield f"`[{path}{field.name}]`", field.type
-            yield from _section_types(field.type, f"{path}{field.name}.")
-        elif get_origin(field.type) is tuple:
-            entry = get_args(field.type)[0]
-            if isinstance(entry, type) and issubclass(entry, msgspec.Struct):
-                yield f"`[[{path}{field.name}]]`", entry
+        name = f"{path}{field.name}"
+        for kind in (field.type, *get_args(field.type)):
+            if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+                title = {tuple: f"[[{name}]]", dict: f"[{name}.NAME]"}.get(get_origin(field.type), f"[{name}]")
+                yield f"`{title}`", kind
+                yield from _section_types(kind, f"{name}.")
 
 
 def _default(field: msgspec.inspect.Field) -> str:
     if field.required:
         return "required"
-    return "none" if field.default is None else f"`{msgspec.json.encode(field.default).decode()}`"
+    default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+    return "none" if default is None else f"`{msgspec.json.encode(default).decode()}`"
 
 
 def _constants() -> Iterator[str]:

@@ -24,14 +24,18 @@ def describe_type(kind: inspect.Type) -> str:
         return one_of([quote(value) for value in kind.values])
     if isinstance(kind, inspect.VarTupleType):
         return f"a list of {_several(kind.item_type)}"
+    if isinstance(kind, inspect.TupleType):
+        return f"[{', '.join(describe_type(part) for part in kind.item_types)}]"
     bounds = [f"{sign} {_number(limit)}" for name, sign in _BOUNDS if (limit := getattr(kind, name, None)) is not None]
     shown = (getattr(kind, "pattern", None) or "").replace(r"\Z", "$")  # as readers know it
     return " ".join([_NAMES[type(kind)][0], " and ".join(bounds)]).strip() + (f" like {shown}" if shown else "")
 
 
 def _several(kind: inspect.Type) -> str:
-    if isinstance(kind, inspect.TupleType):
-        return f"[{', '.join(describe_type(part) for part in kind.item_types)}]"
+    if isinstance(kind, inspect.UnionType):
+        return " or ".join(map(_several, kind.types))
+    if isinstance(kind, inspect.VarTupleType):
+        return f"lists of {_several(kind.item_type)}"
     return _NAMES[type(kind)][1] if type(kind) in _NAMES else describe_type(kind)
 
 
@@ -44,6 +48,13 @@ def field_type(form: type[Struct], path: str) -> inspect.Type:
         else:
             kind = {field.encode_name: field.type for field in _fields(kind)}[name]
     return kind
+
+
+def named_sections(form: type[Struct], path: str) -> type[Struct]:
+    """Return the form of the sections with free names at a path."""
+    kind = field_type(form, path)
+    assert isinstance(kind, inspect.DictType) and isinstance(kind.value_type, inspect.StructType), "the caller knows"
+    return kind.value_type.cls
 
 
 def field_names(form: type[Struct], path: str) -> list[str]:
@@ -62,14 +73,23 @@ def all_places(form: type[Struct], *, sections: bool) -> list[str]:
     within = [
         f"{section.encode_name}.{name}"
         for section in top
-        if _is_section(section)
-        for name in values_or_sections(form, f"$.{section.encode_name}", sections=sections)
+        if _is_section(section) or _is_list_of_sections(section)
+        for name in values_or_sections(form, f"$.{section.encode_name}{_entry(section)}", sections=sections)
     ]
     return [field.encode_name for field in top if _is_section(field) is sections] + within
 
 
 def _is_section(field: inspect.Field) -> bool:
     return any(isinstance(part, inspect.StructType) for part in _parts(field.type))
+
+
+def _is_list_of_sections(field: inspect.Field) -> bool:
+    return isinstance(field.type, inspect.VarTupleType) and isinstance(field.type.item_type, inspect.StructType)
+
+
+def _entry(field: inspect.Field) -> str:
+    """Return what leads from a field's path to the sections in it."""
+    return "[0]" if _is_list_of_sections(field) else ""
 
 
 def literal_values(kind: inspect.Type) -> list[str]:

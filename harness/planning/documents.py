@@ -8,16 +8,17 @@ from harness.errors import ExperimentError
 from harness.experiment.form import resolve
 from harness.planning.plan import Plan, PlannedRun
 from metrics.rundir import read_document
-from metrics.rundir.files import EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
+from metrics.rundir.files import CHANGES_FILE, EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
 from metrics.rundir.hashes import digest, indented
-from peer.core.schedule import Action, decode_schedule, encode_schedule
+from peer.core.schedule import decode_schedule, encode_schedule
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
+from topologies.timeline import decode_changes, encode_changes
 
 
 def write_plan(planned: PlannedRun, run_dir: Path) -> None:
-    """Write the experiment file, the plan, the underlay, the overlay and the schedule.
+    """Write the experiment file, the plan, the underlay, the overlay, the schedule, and the network's changes if any.
 
     The directory is made if necessary; existing files are never overwritten.
 
@@ -31,6 +32,8 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
         OVERLAY_FILE: [encode_overlay(planned.overlay)],
         SCHEDULE_FILE: [encode_schedule(planned.schedule)],
     }
+    if planned.changes:
+        documents[CHANGES_FILE] = [encode_changes(planned.changes)]
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         for name, parts in documents.items():
@@ -46,26 +49,30 @@ def read_plan(run_dir: Path) -> PlannedRun:
     Raises:
         RunDirError: a file is missing or invalid.
     """
+    plan = read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode)
+    faulty = bool(plan.experiment.faults)
     return PlannedRun(
-        plan=read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode),
+        plan=plan,
         underlay=read_document(run_dir / UNDERLAY_FILE, Underlay.from_json),
         overlay=read_document(run_dir / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode),
         schedule=tuple(read_document(run_dir / SCHEDULE_FILE, decode_schedule)),
         source=run_dir / EXPERIMENT_FILE,
+        changes=tuple(read_document(run_dir / CHANGES_FILE, decode_changes)) if faulty else (),
     )
 
 
-def hash_documents(
-    plan: Plan, underlay: Underlay, overlay: OverlayDocument, schedule: tuple[Action, ...]
-) -> dict[str, str]:
+def hash_documents(planned: PlannedRun) -> dict[str, str]:
     """Return the SHA-256 of each document as it is written; ``plan`` is hashed with empty ``hashes``."""
+    plan = planned.plan
     contents = {
         "plan": [encode_plan(msgspec.structs.replace(plan, hashes={}))],
-        "underlay": underlay.to_json(),
+        "underlay": planned.underlay.to_json(),
         "placement": [indented(msgspec.to_builtins(plan.placement))],
-        "overlay": [encode_overlay(overlay)],
-        "schedule": [encode_schedule(schedule)],
+        "overlay": [encode_overlay(planned.overlay)],
+        "schedule": [encode_schedule(planned.schedule)],
     }
+    if planned.changes:
+        contents["changes"] = [encode_changes(planned.changes)]
     return {name: digest(parts) for name, parts in contents.items()}
 
 

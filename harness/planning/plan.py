@@ -10,6 +10,7 @@ from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
 from topologies.provenance import Provenance
+from topologies.timeline import Change
 
 
 class Prediction(Struct, frozen=True):
@@ -34,8 +35,9 @@ class Plan(Struct, frozen=True):
 
     ``provenance`` says where measured latencies come from; None = the underlay is generated.
 
-    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay and schedule. Equal file,
-    overrides and seed give equal hashes, on any machine and with any PYTHONHASHSEED.
+    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay, schedule and, if the experiment
+    has faults, of the network's changes. Equal file, overrides and seed give equal hashes, on any machine and with
+    any PYTHONHASHSEED.
     """
 
     name: str
@@ -48,10 +50,11 @@ class Plan(Struct, frozen=True):
 
 
 class PlannedRun(Struct, frozen=True):
-    """A plan and its documents. ``source`` is the experiment file."""
+    """A plan and its documents. ``source`` is the experiment file; ``changes`` are those of the network."""
 
     plan: Plan
     underlay: Underlay
     overlay: OverlayDocument
     schedule: tuple[Action, ...]
     source: Path
+    changes: tuple[Change, ...] = ()

@@ -14,6 +14,7 @@ from harness.experiment.form import Experiment, ProcessingSpec, section_of
 from harness.experiment.loader import check_rules
 from harness.planning.composition import choose_behaviour, choose_parts
 from harness.planning.documents import hash_documents
+from harness.planning.faults import compile_faults
 from harness.planning.placement import place_nodes
 from harness.planning.plan import Plan, PlannedRun
 from harness.planning.prediction import predict, refuse_oversized
@@ -69,8 +70,8 @@ def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
         provenance=provenance,
     )
     overlay = make_overlay(experiment, workload, partial(_round_trip_ns, Network.of(underlay)))
-    plan = replace(plan, hashes=hash_documents(plan, underlay, overlay, workload.schedule))
-    return PlannedRun(plan, underlay, overlay, workload.schedule, source)
+    planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, compile_faults(experiment, underlay))
+    return replace(planned, plan=replace(plan, hashes=hash_documents(planned)))
 
 
 def make_overlay(

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
@@ -73,11 +74,13 @@ class SimulatedHost:
         ended: why the latest instance ended.
         silent: whether the host itself has vanished: it answers nothing until its next instance starts.
         unanswered: the ends of connections of which the other side does not know yet that this host has vanished.
+        backlog: what the node does when it is no longer paused, in this order; None = it is not paused.
     """
 
     __slots__ = (
         "_draws",
         "_simulation",
+        "backlog",
         "ended",
         "links",
         "node",
@@ -103,6 +106,7 @@ class SimulatedHost:
         self.ready_ns = 0
         self.silent = False
         self.unanswered: list[End] = []
+        self.backlog: list[tuple[Callable[..., None], tuple[Any, ...]]] | None = None
         self.sent_frames, self.sent_bytes = simulation.sent_frames, simulation.sent_bytes
         self._clear("")
 
@@ -119,9 +123,27 @@ class SimulatedHost:
                     perform[type(effect)](self, effect)
 
     def quiesce(self) -> None:
-        """Stop timers, and neither open nor accept connections; existing ones stay."""
+        """Wake the node, stop timers, and neither open nor accept connections; existing ones stay."""
+        self.wake()
         self.quiet = self.table.quiet = True
         self.timers.clear()
+
+    def sleep(self) -> None:
+        """Pause the node: it does nothing, while the host's kernel goes on."""
+        self.backlog = []
+
+    def wake(self) -> None:
+        """Let a paused node go on: it does first what it has missed."""
+        backlog, self.backlog = self.backlog or [], None
+        for action, arguments in backlog:
+            action(*arguments)
+
+    def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` now, or when the node is no longer paused."""
+        if self.backlog is None:
+            action(*arguments)
+        else:
+            self.backlog.append((action, arguments))
 
     def end(self, reason: str) -> list[End]:
         """Take the node down; return the connections that are left."""
@@ -147,7 +169,8 @@ class SimulatedHost:
         if other is not None:
             table = other.host.table
             if table.pending.get(self.number) is other:
-                self._simulation.after(self._simulation.delay_ns(self.number, end.peer), table.lost, other, RESET)
+                delay_ns = self._simulation.delay_ns(self.number, end.peer)
+                self._simulation.after(delay_ns, other.host.when_awake, table.lost, other, RESET)
 
     def lose(self, end: End, error: str = RESET) -> None:
         if end.other is not None:
@@ -161,23 +184,30 @@ class SimulatedHost:
         return self._simulation.now_ns
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        self._simulation.after(round(pause_s * 1e9), self.table.attempt, peer)
+        self._simulation.after(round(pause_s * 1e9), self.when_awake, self.table.attempt, peer)
 
     def open(self, peer: NodeId) -> None:
         """Begin an attempt, which succeeds or is refused one round trip later; vanished hosts do not answer it."""
         simulation = self._simulation
-        simulation.after(simulation.delay_ns(self.number, peer), self._reach, peer, self.table)
+        until_ns = simulation.now_ns + DIAL_TIMEOUT_NS
+        reached_ns = simulation.reach_ns(self.number, peer)
+        if reached_ns is None:
+            simulation.at(until_ns, self._hear_answer, peer, self.table, None)
+        else:
+            simulation.at(reached_ns, self._reach, peer, self.table, until_ns)
 
-    def _reach(self, peer: NodeId, table: LinkTable[End]) -> None:
+    def _reach(self, peer: NodeId, table: LinkTable[End], until_ns: int) -> None:
         """Handle the arrival of an attempt at the peer."""
         simulation = self._simulation
         there = simulation.hosts.get(peer)
         listener = there.node if there is not None and peer != self.number else None
         if there is not None and there.silent:
-            passed_ns = simulation.delay_ns(self.number, peer)
-            simulation.after(max(0, DIAL_TIMEOUT_NS - passed_ns), self._take_answer, peer, table, None)
+            simulation.at(until_ns, self._hear_answer, peer, table, None)
             return
-        simulation.after(simulation.delay_ns(peer, self.number), self._take_answer, peer, table, listener)
+        simulation.after(simulation.delay_ns(peer, self.number), self._hear_answer, peer, table, listener)
+
+    def _hear_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
+        self.when_awake(self._take_answer, peer, table, listener)
 
     def _take_answer(self, peer: NodeId, table: LinkTable[End], listener: Node | None) -> None:
         if listener is not None and table.lacks(peer):
@@ -193,7 +223,7 @@ class SimulatedHost:
 
     def wait(self, end: End, old: End, wait_s: float) -> None:
         """Do nothing: the reset of a lost connection arrives by itself."""
-        self._simulation.after(round(wait_s * 1e9), self.table.wait_over, end)
+        self._simulation.after(round(wait_s * 1e9), self.when_awake, self.table.wait_over, end)
 
     def rejected(self, end: End, reason: str) -> None:
         self._simulation.note("reject", end, reason=reason)

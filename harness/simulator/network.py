@@ -31,8 +31,8 @@ class SimulatedNetwork:
     """
 
     def __init__(self, network: Network, draws: Random) -> None:
-        self.delay_ns = _in_ns(network.delay_ms)
-        self._jitter_ns = None if network.jitter_ms is None else _in_ns(network.jitter_ms)
+        self.delay_ns = _of_pair_ns(network.delay_ms)
+        self._jitter_ns = None if network.jitter_ms is None else _of_pair_ns(network.jitter_ms)
         self._loss_ratio = network.loss_ratio
         self._rate_mbit = network.rate_mbit
         self._draws = draws
@@ -51,8 +51,12 @@ class SimulatedNetwork:
         With limited rates: when it arrives at the destination's access link. Calls must be in order of ``now_ns``,
         since access links are first come, first served.
         """
-        delay_ns = self._draw_delay_ns(source, destination, size_bytes)
+        delay_ns = self._draw_delay_ns(now_ns, source, destination, size_bytes)
         return delay_ns + (self._up_link(source).send(now_ns, size_bytes) if self.limits_rates else now_ns)
+
+    def dial_ns(self, now_ns: int, source: int, destination: int) -> int | None:
+        """Return when a host sends the first packet of a connection that is answered: now."""
+        return now_ns
 
     def cross(self, last_ns: int, source: int, destination: int, size_bytes: int, earlier_ns: int) -> Crossing:
         """Return the way of several packets between the access links.
@@ -75,23 +79,30 @@ class SimulatedNetwork:
         """
         return self._down_link(destination).pass_packet(now_ns, size_bytes)
 
-    def _draw_delay_ns(self, source: int, destination: int, size_bytes: int) -> int:
-        """Draw the time between the access links, with retransmissions."""
+    def _draw_delay_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
+        """Draw the time between the access links, with retransmissions, of bytes that leave now."""
         delay_ns = self.delay_ns(source, destination)
-        if self._jitter_ns is not None and (jitter_ns := self._jitter_ns(source, destination)):
-            delay_ns = max(0, round(self._draws.gauss(delay_ns, jitter_ns)))
-        if self._loss_ratio is not None:
-            delay_ns += self._lost_ns(source, destination, size_bytes)
+        if self._jitter_ns is not None:
+            delay_ns = self._draw_jitter_ns(delay_ns, self._jitter_ns(source, destination))
+        if self._loss_ratio is not None and (ratio := self._loss_ratio(source, destination)):
+            round_trip_ns = self.delay_ns(source, destination) + self.delay_ns(destination, source)
+            delay_ns += self._lost_ns(ratio, round_trip_ns, size_bytes)
         return delay_ns
 
-    def _lost_ns(self, source: int, destination: int, size_bytes: int) -> int:
-        """Draw the time that retransmissions of these bytes take."""
-        assert self._loss_ratio is not None, "the caller has checked"
-        ratio = self._loss_ratio(source, destination)
-        if not ratio:
-            return 0
+    def _draw_jitter_ns(self, delay_ns: int, jitter_ns: int) -> int:
+        """Draw a delay around its mean."""
+        return max(0, round(self._draws.gauss(delay_ns, jitter_ns))) if jitter_ns else delay_ns
+
+    def _lost_ns(self, ratio: float, round_trip_ns: int, size_bytes: int) -> int:
+        """Draw the time that retransmissions of some bytes take.
+
+        Args:
+            ratio: the probability that a packet is lost.
+            round_trip_ns: between the two hosts.
+            size_bytes: how many bytes.
+        """
         packets = count_packets(size_bytes)
-        wait_ns = RETRANSMISSION_NS + self.delay_ns(source, destination) + self.delay_ns(destination, source)
+        wait_ns = RETRANSMISSION_NS + round_trip_ns
         total_ns = 0
         lost = 1.0 - (1.0 - ratio) ** packets
         while self._draws.random() < lost:
@@ -113,9 +124,14 @@ class SimulatedNetwork:
         return link
 
     def _byte_ns(self, host: int) -> float:
-        rate = self._rate_mbit[host]
+        rate = self._rate_mbit[host] if self._rate_mbit else 0.0
         return 8000 / rate if rate else 0.0
 
 
-def _in_ns(of_pair_ms: OfPair) -> Delay:
+def in_ns(value_ms: float) -> int:
+    """Return a time in whole ns."""
+    return round(value_ms * 1e6)
+
+
+def _of_pair_ns(of_pair_ms: OfPair) -> Delay:
     return lambda source, destination: round(of_pair_ms(source, destination) * 1e6)

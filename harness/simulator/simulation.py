@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from harness.simulator.access import Crossing
+from harness.simulator.changes import ChangingNetwork
+from harness.simulator.faults import SILENCE_NS, Faults
 from harness.simulator.hosts import TIMEOUT, End, SimulatedHost
 from harness.simulator.memory import LargePages, rare_collections
 from harness.simulator.network import SimulatedNetwork
@@ -29,10 +31,6 @@ KINDS = 256
 
 PAGES_NS = 1_000_000_000
 """Virtual time between two checks whether the memory has grown."""
-
-SILENCE_NS = 30_000_000_000
-"""How long after a host has vanished the other sides' kernels break its connections, by the peers' ``TCP_USER_TIMEOUT``
-(``peer.runtime.link``), which counts both for data and for keepalive probes."""
 
 Arrival = tuple[End, Frame, int, int]
 """The receiver's end of a connection, a frame, its offset in the stream, and its length in bytes."""
@@ -100,7 +98,6 @@ class Simulation:
         self._uncounted_frames = [0] * KINDS
         self._uncounted_bytes = [0] * KINDS
         self.run_number = run_number
-        self.delay_ns = network.delay_ns
         self._network = network
         self._observer = observer
         self.traces_frames = observer.frames
@@ -108,12 +105,19 @@ class Simulation:
         self._processing_ns = processing_ns
         self._encode = encode
         # An arrival or a departure needs only the frame and its link.
-        self._is_plain = not self.traces_frames and processing_ns is None and not network.limits_rates
+        self._is_plain = not (
+            self.traces_frames or processing_ns or network.limits_rates or isinstance(network, ChangingNetwork)
+        )
         self._on_arrival = self._pass_down if network.limits_rates else self._arrive
         self._is_fixed = self._is_plain and network.is_fixed and not encode
         self._address = address
         self._queue = EventQueue()
         self._pages = LargePages()
+        self._faults: Faults | None = None
+        self.delay_ns = network.delay_ns
+        if isinstance(network, ChangingNetwork):
+            self._faults = Faults(self, network)
+            self.delay_ns = lambda source, destination: network.delay_at_ns(self.now_ns, source, destination)
         self._sized: tuple[Frame | None, int] = (None, 0)
         self.trace = observer.trace
         self.perform: dict[type[Effect], Callable[[SimulatedHost, Any], None]] = {
@@ -138,6 +142,7 @@ class Simulation:
     def start(self, number: NodeId, node: StatefulNode, directory: contract.Directory, *, joins: bool = False) -> None:
         """Start a node on its host now. ``joins``: it joins during the run, which is traced."""
         host = self.hosts[number]
+        host.wake()
         host.node = node
         self._return(host)
         if joins:
@@ -146,12 +151,16 @@ class Simulation:
         host.feed(contract.PeerList(directory))
 
     def give(self, number: NodeId, event: Event) -> None:
-        """Give an event to a node now; ignore it if the node is down."""
-        self.hosts[number].feed(event)
+        """Give an event to a node now, or when it is no longer paused; ignore it if the node is down."""
+        host = self.hosts[number]
+        host.when_awake(host.feed, event)
 
     def leave(self, number: NodeId) -> None:
         """Make a node leave in order: it sends its last frames, and its links close."""
         host = self.hosts[number]
+        host.when_awake(self._leave, host)
+
+    def _leave(self, host: SimulatedHost) -> None:
         host.feed(contract.Leaving())
         self._end(host, LEFT, goodbye=True)
 
@@ -200,6 +209,11 @@ class Simulation:
 
     # ------------------------------------------------------------------------------------------- for the hosts
 
+    def reach_ns(self, source: NodeId, destination: NodeId) -> int | None:
+        """Return when the first packet of a connection that is opened now arrives; None = it is never answered."""
+        sent_ns = self._network.dial_ns(self.now_ns, source, destination)
+        return None if sent_ns is None else sent_ns + self.delay_ns(source, destination)
+
     def join(self, opener: SimulatedHost, peer: NodeId, listener: Node) -> End:
         """Make a connection that ``listener`` accepts, and return the opener's end."""
         acceptor = self.hosts[peer]
@@ -211,11 +225,15 @@ class Simulation:
         end = End(opener, peer, True, conn, opener.node, fixed(opener.number, peer))
         other = End(acceptor, opener.number, False, conn, listener, fixed(peer, opener.number))
         end.other, other.other = other, end
+        if self._faults is not None:
+            self._faults.open(end)
+            self._faults.open(other)
         return end
 
     def write(self, end: End, frame: Frame) -> None:
         other = end.other
         if other is None:
+            self._write_to_nobody(end, frame)
             return
         last, size = self._sized
         if last is not frame:
@@ -239,8 +257,14 @@ class Simulation:
             [(_, _, frame)] = wire.Decoder().feed(wire.encode(frame))
         if end.delay_ns is not None:
             arrival_ns = self.now_ns + end.delay_ns
-        else:
+        elif self._faults is None:
             arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, size)
+        else:
+            if kind == Bye.kind:
+                self._faults.close(end)
+            if (arrives_ns := self._faults.send(end, size)) is None:
+                return
+            arrival_ns = arrives_ns
         earlier_ns = end.latest_ns
         if arrival_ns < earlier_ns:
             arrival_ns = earlier_ns
@@ -252,6 +276,18 @@ class Simulation:
             self._push_crossing(crossing, (other, frame, off, size))
         else:
             self._queue.push(arrival_ns, self._on_arrival, (other, frame, off, size))
+
+    def _write_to_nobody(self, end: End, frame: Frame) -> None:
+        """Write a frame to a connection that the other side has given up, if this side does not know it."""
+        if self._faults is None or not self._faults.exists(end):
+            return
+        size = wire.size(frame)
+        end.host.sent_frames[frame.kind] += 1
+        end.host.sent_bytes[frame.kind] += size
+        if self.traces_frames:
+            self._trace_frame("send", end, end.side, frame, end.written_bytes, size)
+        end.written_bytes += size
+        self._faults.send(end, size)
 
     def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
         if self.traces_frames:
@@ -312,7 +348,9 @@ class Simulation:
         host.timers.pop(effect.name, None)
 
     def _fire(self, host: SimulatedHost, node: Node, name: str, at_ns: int) -> None:
-        if host.node is node and host.timers.get(name) == at_ns:
+        if host.backlog is not None:
+            host.when_awake(self._fire, host, node, name, at_ns)
+        elif host.node is node and host.timers.get(name) == at_ns:
             del host.timers[name]
             host.feed(TimerFired(name))
 
@@ -352,6 +390,12 @@ class Simulation:
     def _arrive(self, arrival: Arrival) -> None:
         end, frame, off, size = arrival
         host = end.host
+        if self._faults is not None:
+            if not self._faults.hear(end):
+                return
+            if host.backlog is not None:
+                host.when_awake(self._arrive, arrival)
+                return
         if end.instance is not host.node and not end.reason:
             self._say_gone(end)
         if end.reason == CRASHED:
@@ -361,7 +405,7 @@ class Simulation:
             self._trace_frame("receive", end, side, frame, off, size)
         if self._processing_ns is not None and (cost_ns := self._processing_ns(host.number)):
             host.ready_ns = max(host.ready_ns, self.now_ns) + cost_ns
-            self.at(host.ready_ns, self._handle, end, frame)
+            self.at(host.ready_ns, host.when_awake, self._handle, end, frame)
         else:
             self._handle(end, frame)
 
@@ -386,7 +430,7 @@ class Simulation:
             if goodbye:
                 self._say_bye(end, reason)
             elif end.other is not None:
-                self._break(end, end.other)
+                self.send_reset(end, end.other)
             if end.up:
                 self.note("remove_peer", end, reason=reason)
             end.up, end.reason = False, reason
@@ -402,16 +446,16 @@ class Simulation:
             self._say_bye(end, LEFT)
         elif end.other is not None:
             end.reason = CRASHED
-            self._break(end, end.other)
+            self.send_reset(end, end.other)
 
     def _return(self, host: SimulatedHost) -> None:
         """Let a host that had vanished answer again: it resets the connections of which it knows nothing."""
         unanswered, host.unanswered, host.silent = host.unanswered, [], False
         for end in unanswered:
             if end.other is not None:
-                self._break(end, end.other)
+                self.send_reset(end, end.other)
 
-    def _break(self, end: End, other: End) -> None:
+    def send_reset(self, end: End, other: End) -> None:
         """Break a connection of a killed process; the other side learns of it after all that was sent.
 
         If the host has vanished, the other side learns of it when its kernel gives up.
@@ -419,6 +463,10 @@ class Simulation:
         if end.host.silent:
             end.host.unanswered.append(end)
             self.after(SILENCE_NS, self._time_out, end)
+            return
+        if self._faults is not None and not self._faults.is_reached(end):
+            self._faults.abandon(other)
+            end.other = None
             return
         arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, 0)
         end.latest_ns = max(arrival_ns, end.latest_ns)
@@ -435,11 +483,11 @@ class Simulation:
         """Break the other side of a connection of a vanished host, unless it has ended in the meantime."""
         other = end.other
         if other is not None and other.host.node is not None:
-            other.host.lose(other, TIMEOUT)
+            other.host.when_awake(other.host.lose, other, TIMEOUT)
 
     def _reset(self, end: End) -> None:
         if end.host.node is not None:
-            end.host.lose(end)
+            end.host.when_awake(end.host.lose, end)
 
     def _trace_frame(self, event: str, end: End, side: str, frame: Frame, off: int, size: int) -> None:
         self._observer.trace(

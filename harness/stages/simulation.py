@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.deployment.agents import DRAIN_S
 from harness.planning import read_plan
 from harness.progress import step
+from harness.simulator.changes import simulate_network
 from harness.simulator.enactment import START_NS, Enactment
-from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from harness.stages import manifest
 from harness.testbeds.registry import TESTBEDS
@@ -70,8 +70,15 @@ class SimulatedRun:
         self._traces = TraceFiles(run_dir, self._planned.overlay.nodes)
         addresses = {place.node: place.wan_ip for place in self._planned.plan.placement}
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
+        self._timeline = Timeline.plan(START_NS, experiment.workload.spans_s | {"stop": DRAIN_S + LAST_S})
+        network = simulate_network(
+            Network.of(self._planned.underlay),
+            self._planned.changes,
+            substream(seed, NETWORK, "network"),
+            zero_ns=self._timeline.zero_ns,
+        )
         self._simulation = Simulation(
-            SimulatedNetwork(Network.of(self._planned.underlay), substream(seed, NETWORK, "network")),
+            network,
             self._traces,
             seed=seed,
             run_number=self._planned.overlay.run,
@@ -79,7 +86,6 @@ class SimulatedRun:
             encode=experiment.simulator.encode_frames,
             address=addresses.__getitem__,
         )
-        self._timeline = Timeline.plan(START_NS, experiment.workload.spans_s | {"stop": DRAIN_S + LAST_S})
         self._close_ns = self._timeline.stop_ns + round(DRAIN_S * 1e9)
 
     def perform(self) -> Manifest:

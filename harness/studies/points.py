@@ -99,6 +99,8 @@ def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settin
         where = ", ".join(f"{axis} = {value}" for axis, value in at.items())
         place = error.path if error.path.startswith("$.experiment") else f"$.experiment{error.path[1:]}"
         raise ExperimentError(place, f"{error.problem}{f' (at {where})' if where else ''}") from None
+    if experiment.faults:
+        raise ExperimentError("$.experiment.faults", "studies have no faults; try: trellis run")
     if find_lack(experiment.testbed, "simulate") is not None:
         raise ExperimentError("$.experiment.testbed", f'studies are simulated, got "{experiment.testbed}"')
     if "seed" in document:

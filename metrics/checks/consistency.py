@@ -120,8 +120,8 @@ def frames_arrived(frames: evidence.Outcome) -> Judgement:
     """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
     the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
     most as long after it (60 s after a silent crash), to a sender's own crash at the latest; and no later frame of its
-    stream was read. Such frames count neither here nor in ``frame_sets``; all others of their connections do, and all
-    checks have these.
+    stream was read. A cut that a fault makes between the two nodes excuses frames likewise, until 30 s after it. Such
+    frames count neither here nor in ``frame_sets``; all others of their connections do, and all checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.

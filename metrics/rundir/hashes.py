@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from metrics.rundir.files import PLAN_FILE, UNDERLAY_FILE
+from metrics.rundir.files import CHANGES_FILE, PLAN_FILE, UNDERLAY_FILE
 from metrics.storage import Place
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER, trace_file
 
 _BLOCK_BYTES = 1 << 20
 
-_FILES: Final = {"underlay": UNDERLAY_FILE, "overlay": OVERLAY_FILE, "schedule": SCHEDULE_FILE}
+_FILES: Final = {"underlay": UNDERLAY_FILE, "overlay": OVERLAY_FILE, "schedule": SCHEDULE_FILE, "changes": CHANGES_FILE}
 
 
 def digest(parts: Iterable[bytes]) -> str:

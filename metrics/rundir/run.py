@@ -32,6 +32,7 @@ from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 if TYPE_CHECKING:
     from metrics.stalls import Stalls
     from topologies.model import Underlay
+    from topologies.timeline import Change
 
 Value = TypeVar("Value")
 
@@ -95,6 +96,15 @@ class RunDir:
         return found
 
     @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """The changes of the network, by hosts and from the workload's zero; none without faults."""
+        from topologies.timeline import decode_changes
+
+        if not (self.path / files.CHANGES_FILE).exists():
+            return ()
+        return tuple(self._read(files.CHANGES_FILE, decode_changes))
+
+    @cached_property
     def overlay(self) -> tuple[NodeOutline, ...]:
         """What the analysis reads of every node in ``overlay.json``."""
         found = self._read(OVERLAY_FILE, Decoder(OverlayOutline).decode).nodes
@@ -108,7 +118,7 @@ class RunDir:
         Raises:
             RunDirError: one is missing or damaged.
         """
-        _ = self.manifest, self.plan, self.underlay, self.overlay, self.attempt, self.clocks, self.stalls
+        _ = self.manifest, self.plan, self.underlay, self.overlay, self.changes, self.attempt, self.clocks, self.stalls
 
     @cached_property
     def summary(self) -> Summary:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.asked import find_asked
+from metrics.asked import find_asked, read_cuts
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99
@@ -28,11 +28,13 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables.churn import Ending, excuse_unread
 from metrics.tables.columns import Column, Groups, conform, group_rows, numbers, of_whole_traces, valid
 from metrics.tables.condensed import INSTANTS
+from metrics.tables.cuts import excuse_cut
 from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
 from metrics.tables.tcp_waits import tcp_waits
 from metrics.totals import FrameCounts, HopTotals
+from topologies.timeline import Change
 
 _SEND, _TX, _RX, _READ = INSTANTS.values()
 _STEPS = ((_SEND, _TX), (_TX, _RX), (_RX, _READ), (_SEND, _READ))
@@ -61,6 +63,7 @@ class Circumstances:
     ]  # nodes whose trace is missing or cut off; hops that are theirs, or may be, do not count
     endings: tuple[Ending, ...]  # of nodes: frames that were lost with them do not count for completeness either
     pairs: Place | None  # what was asked of every directed pair, for ``find_asked``; None = nothing
+    cuts: tuple[Change, ...]  # of the network between nodes: what was lost in them does not count either
     adversaries: frozenset[int]
     workload_ns: tuple[int, int]  # from the first to the last ns of the workload
 
@@ -83,6 +86,7 @@ class Circumstances:
             incomplete=tuple(incomplete),
             endings=tuple(endings),
             pairs=pairs,
+            cuts=read_cuts(run),
             adversaries=read_adversaries(run),
             workload_ns=(0, -1) if workload is None else (workload.start_ns, workload.end_ns - 1),
         )
@@ -252,9 +256,9 @@ def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome
 
 
 def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
-    """Which hops were sent and never read because a node ended (``churn.excuse_unread``)."""
+    """Which hops were sent and never read because a node ended, or the network was cut."""
     unread = valid(rows[_SEND]) & ~valid(rows[_READ])
-    if not circumstances.endings or not unread.any():
+    if not (circumstances.endings or circumstances.cuts) or not unread.any():
         return np.zeros(len(rows), np.bool_)
     stream, streams = group_rows(rows, *_STREAM)
     of_stream = Groups(stream, len(streams))
@@ -266,7 +270,8 @@ def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
         back_ms = find_asked(circumstances.pairs, "delay_ms", lost["dst_node"], lost["src_node"])
     trip_ms = (pc.fill_null(each, 0.0).to_numpy() for each in (there_ms, back_ms))
     trip_ns = (sum(trip_ms) * 1e6).astype(np.int64)
-    unread[unread] = excuse_unread(lost, moving_ns, read_off, trip_ns, circumstances.endings)
+    of_lost = lost, moving_ns, read_off, trip_ns
+    unread[unread] = excuse_unread(*of_lost, circumstances.endings) | excuse_cut(*of_lost, circumstances.cuts)
     return unread
 
 

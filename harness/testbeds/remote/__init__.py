@@ -11,6 +11,8 @@ TESTBED = Description(
     cannot={
         "shape": _NETWORK,
         "queue": _NETWORK,
+        "faults": _NETWORK,
+        "pause": "peers cannot be paused there yet",
         "capture": "no packets are captured",
         "certify": "there is no data plane",
         "dilate": 'expected 1 with testbed = "remote": a real network cannot be slowed down',
