@@ -9,8 +9,9 @@ write to the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Struct
 
+from metrics.asked import PairChanges
 from metrics.pcap.files import read_bytes, read_windows
 from metrics.pcap.flows import factorise
 from metrics.pcap.records import RX, TX, HostRule, Records, Selection
@@ -37,6 +39,8 @@ WINDOW_BYTES = 32 << 20
 _PURPOSE = 0x68636170
 _HEAD_BYTES = 1 << 20
 _ANY_HOST = 1 << 31
+_TO = slice(16, 20)
+"""Where an IPv4 packet has its destination."""
 _KEY = np.dtype(f"V{KEY_BYTES}")
 
 
@@ -144,7 +148,7 @@ def compare_captures(run_dir: Place) -> HostCaptures | None:
     path = run.path / HOST_CAPTURE_FILE
     captures = ([path] if path.is_file() else [], run.captures)
     limit_ns = round(run.experiment["verdict"]["lateness_p99_ms"] * 1e6)
-    tally = Tally(run.judged_ns, limit_ns, run.stalls)
+    tally = Tally(run.judged_ns, limit_ns, run.stalls, Cuts.of(run))
     for host in sampled:
         seen, said = (read_seen(files, host, run.manifest.epoch_offset_ns) for files in captures)
         if seen is not None and said is not None:
@@ -215,18 +219,51 @@ def align(ours_ns: Sequence[int], theirs_ns: Sequence[int]) -> tuple[list[int], 
     return list(range(len(ours_ns))), found
 
 
+class Cuts:
+    """The cuts of a run, for the packets of its hosts.
+
+    Args:
+        changes: of the pairs of hosts.
+        hosts: the hosts' numbers by their addresses.
+    """
+
+    def __init__(self, changes: PairChanges, hosts: Mapping[int, int]) -> None:
+        self._changes, self._hosts = changes, hosts
+
+    @classmethod
+    def of(cls, run: RunDir) -> Cuts:
+        """Read them from a run directory."""
+        hosts = {int(IPv4Address(place.wan_ip)): place.host for place in run.plan.placement if place.wan_ip}
+        return cls(PairChanges.of(run), hosts)
+
+    def refused(self, host: int, seen: Seen, rows: Ints, limit_ns: int) -> Bools:
+        """Return which of some rows left a host for a cut pair, so that they did not enter the network, (n,).
+
+        The data plane read them up to ``limit_ns`` later.
+        """
+        to = seen.keys[rows, _TO].copy().view(">u4").ravel()
+        there = np.array([self._hosts.get(address, -1) for address in to.tolist()], np.int64)
+        at_ns = seen.at_ns[rows]
+        met = self._changes.meet(np.full(len(rows), host), there, at_ns, at_ns + limit_ns, which="cut")
+        return np.asarray((seen.tap[rows] == TX) & met)
+
+
+NO_CUTS = Cuts(PairChanges((), 0), {})
+
+
 class Tally:
     """Adds up the comparisons of several hosts."""
 
-    def __init__(self, span_ns: tuple[int, int], limit_ns: int, stalls: Stalls) -> None:
+    def __init__(self, span_ns: tuple[int, int], limit_ns: int, stalls: Stalls, cuts: Cuts = NO_CUTS) -> None:
         """Begin with no host.
 
         Args:
             span_ns: the judged span.
             limit_ns: waits beyond it are late.
             stalls: those of the run.
+            cuts: likewise.
         """
-        self._span_ns, self._limit_ns, self._stalls = span_ns, limit_ns, stalls
+        self._span_ns, self._limit_ns, self._stalls, self._cuts = span_ns, limit_ns, stalls, cuts
         self._counts: list[HostCounts] = []
         self._instants: dict[int, list[tuple[Ints, Ints]]] = {TX: [], RX: []}
 
@@ -235,7 +272,8 @@ class Tally:
         found = match(host, plane)
         kept = self._is_judged(host.at_ns[found.host])
         ours, theirs = found.host[kept], found.plane[kept]
-        host_only = host.tap[found.host_only[self._is_judged(host.at_ns[found.host_only])]]
+        unread = found.host_only[self._is_judged(host.at_ns[found.host_only])]
+        host_only = host.tap[unread[~self._cuts.refused(number, host, unread, self._limit_ns)]]
         plane_only = plane.tap[found.plane_only[self._is_judged(plane.at_ns[found.plane_only])]]
         counts = HostCounts(
             number,

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
-from metrics.asked import NOTHING_ASKED, Floats, RoundTrips, of_pairs
+from metrics.asked import NOTHING_ASKED, Floats, PairChanges, RoundTrips, of_pairs
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
@@ -88,6 +88,19 @@ class Sweep(Struct, frozen=True):
     exposed_lost: int = 0  # those of them that did not come back
     asked_loss_ratio: float = 0.0  # the largest loss asked for of a round trip
     queued: bool = False  # whether a probe may have waited in queues that were asked for
+
+
+def without_changes(rows: pa.Table, changes: PairChanges) -> pa.Table:
+    """Return the probes of ``achieved.parquet`` that met no fault of their pair on their way.
+
+    A probe takes what was asked of its round trip, and a second for what a fault may add.
+    """
+    if not changes:
+        return rows
+    at_ns = rows["at_ns"].to_numpy()
+    until_ns = at_ns + (rows["asked_rtt_ms"].to_numpy() * _MS_NS).astype(np.int64) + 1_000_000_000
+    met = changes.meet(rows["src"].to_numpy(), rows["dst"].to_numpy(), at_ns, until_ns)
+    return rows.filter(pa.array(~met))
 
 
 def measure_sweep(

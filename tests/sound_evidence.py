@@ -14,7 +14,7 @@ from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
 from metrics.host_captures import HostCaptures, HostCounts, Waits
 from metrics.probing import PHASES, Extreme, RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
-from metrics.rundir import Phase, RunDir
+from metrics.rundir import AppliedChange, Phase, RunDir
 from metrics.stalls import Late, Stalls
 from metrics.tables.evidence import read_emulation
 from tests.fabricate import Fabrication
@@ -118,6 +118,8 @@ SOUND = Evidence(
         workload=Phase("workload", *JUDGED_NS),
         stalls=NO_STALLS,
         lateness_p99_ms=0.5,
+        changes=(AppliedChange(SECOND, SECOND + 100_000), AppliedChange(2 * SECOND, 2 * SECOND)),
+        asked_changes=2,
     ),
     busy=(0.4,) * 4,
     steal=(0.0,) * 4,

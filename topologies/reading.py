@@ -45,6 +45,7 @@ _SPECIAL = {
 _SEPARATORS = (",", "\t", ";", " ")
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,4})?")
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+(\.[0-9]{3})*,[0-9]+([eE][+-]?[0-9]{1,4})?")
 _MOST_DIGITS = 400
 """Longer texts are no numbers; the largest float has 309 digits."""
 
@@ -92,12 +93,17 @@ def read_beginning(path: Path, most_bytes: int = 65_536) -> str:
 
 
 def find_separator(text: str) -> str:
-    """Return the separator that finds most numbers in the last line of a text, which is no header."""
+    """Return the separator that finds most numbers in the last line of a text, which is no header.
+
+    Between tabs or semicolons, numbers with a decimal comma count, so that readers can refuse them in their cells.
+    """
     last = next((line for line in reversed(text[-1_000_000:].splitlines()) if line.strip(", \t;")), "")
 
-    def count_numbers(separator: str) -> int:
-        cells = last.split() if separator == " " else last.split(separator)
-        return sum(parse_number(cell.strip(' "')) is not None for cell in cells)
+    def count_numbers(separator: str) -> tuple[int, int]:
+        cells = [cell.strip(' "') for cell in (last.split() if separator == " " else last.split(separator))]
+        numbers = sum(parse_number(cell) is not None for cell in cells)
+        commas = sum(map(_has_decimal_comma, cells)) if separator in ("\t", ";") else 0
+        return numbers + commas, commas
 
     return max(_SEPARATORS, key=count_numbers)
 
@@ -153,6 +159,25 @@ def parse_number(text: str) -> float | None:
     ``nan`` and ``inf`` are no numbers, nor is ``1_000``.
     """
     return float(text) if len(text) <= _MOST_DIGITS and _NUMBER.fullmatch(text) else None
+
+
+def is_numeric(text: str) -> bool:
+    """Whether a cell is meant as a number: it is one, or would be one without its decimal comma."""
+    return parse_number(text) is not None or _has_decimal_comma(text)
+
+
+def quote_cell(text: str) -> str:
+    """Return a cell that is refused, for an error: its beginning in quotes, with a hint if it has a decimal comma."""
+    return f"{text[:40]!r}{hint_at_comma(text)}"
+
+
+def hint_at_comma(text: str) -> str:
+    """Return what to add to an error about a text that is a number with a decimal comma; otherwise nothing."""
+    return "; write numbers with a decimal point" if _has_decimal_comma(text) else ""
+
+
+def _has_decimal_comma(text: str) -> bool:
+    return len(text) <= _MOST_DIGITS and _DECIMAL_COMMA.fullmatch(text) is not None
 
 
 def parse_count(text: str) -> int | None:

@@ -7,7 +7,7 @@ packets asks a ``Timeline``, which is a network with its changes.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from math import hypot
 
@@ -92,6 +92,12 @@ def decode_changes(content: bytes) -> list[Change]:
     return msgspec.json.Decoder(Change).decode_lines(content)
 
 
+def instants_of(changes: Sequence[Change]) -> tuple[int, ...]:
+    """Return the instants at which a change begins or ends, in order and without repetition."""
+    ends = (change.to_ns for change in changes if change.to_ns is not None)
+    return tuple(sorted({*ends, *(change.from_ns for change in changes)}))
+
+
 class Reach:
     """A change with the links that it reaches, for fast questions."""
 
@@ -102,10 +108,15 @@ class Reach:
         self._size = size
         self._links = tuple(frozenset(hosts) for hosts in (change.up, change.down, change.sources, change.destinations))
 
+    def reaches_pair(self, source: int, destination: int) -> bool:
+        """Return whether it changes the link of a pair."""
+        _, _, sources, destinations = self._links
+        return source in sources and destination in destinations
+
     def reaches_path(self, source: int, destination: int) -> bool:
         """Return whether it changes a link of the path of a pair."""
-        up, down, sources, destinations = self._links
-        return (source in sources and destination in destinations) or source in up or destination in down
+        up, down, _, _ = self._links
+        return self.reaches_pair(source, destination) or source in up or destination in down
 
     def reaches(self, number: int) -> bool:
         """Return whether it changes a link, by its number in the network."""
@@ -134,8 +145,7 @@ class Timeline:
     def __init__(self, network: Network, changes: Iterable[Change] = (), *, zero_ns: int = 0) -> None:
         self.network = network
         self.changes = tuple(change.after(zero_ns) for change in changes)
-        ends = (change.to_ns for change in self.changes if change.to_ns is not None)
-        self.instants = tuple(sorted({*ends, *(change.from_ns for change in self.changes)}))
+        self.instants = instants_of(self.changes)
         self._active = self._sweep()
 
     def _sweep(self) -> list[tuple[Reach, ...]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness.errors import ExperimentError
 from harness.terminal import printable, shorten
-from topologies.reading import InputError, read_text
+from topologies.reading import InputError, hint_at_comma, read_text
 
 LARGEST_BYTES = 4 << 20
 """Limit on the size of an experiment, a study or an inventory (4 MiB)."""
@@ -81,8 +81,10 @@ def read_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         document = _parse(text)
     except tomllib.TOMLDecodeError as error:
         problem, _, place = str(error).partition(" (at ")
-        position = ":".join(re.findall(r"\d+", place)) or "end"
-        raise ExperimentError(f"{path}:{position}", f"{problem[:1].lower()}{problem[1:]}") from None
+        position = re.findall(r"\d+", place)
+        hint = hint_at_comma(_value_in(text, int(position[0]))) if position else ""
+        place = f"{path}:{':'.join(position) or 'end'}"
+        raise ExperimentError(place, f"{problem[:1].lower()}{problem[1:]}{hint}") from None
     except ValueError as error:
         raise ExperimentError(str(path), str(error)) from None
     for override in overrides:
@@ -93,6 +95,11 @@ def read_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     with naming_origin(path, overrides):
         _refuse_unusable(document)
     return document
+
+
+def _value_in(text: str, line: int) -> str:
+    """Return what a line of a TOML text assigns, without a comment."""
+    return text.split("\n")[line - 1].partition("=")[2].partition("#")[0].strip()
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -156,7 +163,7 @@ def _override_value(text: str) -> object:
             return text
     except ValueError as error:
         raise ExperimentError("--set", str(error)) from None
-    raise ExperimentError("--set", "expected a TOML value or a bare word after the =")
+    raise ExperimentError("--set", f"expected a TOML value or a bare word after the ={hint_at_comma(text)}")
 
 
 def _refuse_unusable(value: object, path: str = "$") -> None:

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-PlaneAbility = Literal["shape", "queue", "capture"]
+PlaneAbility = Literal["shape", "queue", "capture", "faults"]
 """What a plane may be able to do: ``harness.testbeds.description.ABILITIES`` has the meanings."""
 
 

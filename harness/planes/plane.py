@@ -21,10 +21,12 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from topologies import timeline
 from topologies.model import Matrix, Underlay
 
-DROP_CAUSES = ("loss", "queue", "unknown_destination", "not_ip", "device_full", "overload")
-"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full;
+DROP_CAUSES = ("loss", "queue", "cut", "cut_in_flight", "unknown_destination", "not_ip", "device_full", "overload")
+"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``cut``: a fault had cut
+the pair, so that the frame did not enter it; ``cut_in_flight``: a fault cut the pair while the frame was on it;
 ``device_full``: the destination's kernel refused the frame, or its namespace is gone; ``overload``: the data plane
 holds as many frames as it may."""
 
@@ -90,12 +92,15 @@ class FinalCounters(Struct, frozen=True):
         overruns: frames that the hosts' kernels dropped because the data plane had not read earlier ones. No other
             count includes them.
         realtime: whether the forwarding process had real-time priority.
+        applied_ns: when each instant of the scheduled changes was applied, in their order; shorter if the plane was
+            closed before.
     """
 
     counters: Counters
     lateness_ns: dict[str, int]
     overruns: int
     realtime: bool
+    applied_ns: tuple[int, ...] = ()
 
 
 class PairChange(Struct, frozen=True):
@@ -179,6 +184,22 @@ class Capturing(Protocol):
 
     def stop_capture(self) -> CaptureCounts:
         """Stop the capture; return when the files are complete on disk."""
+
+
+@runtime_checkable
+class Scheduling(Protocol):
+    """A data plane with the ability ``faults``: it changes at planned instants by itself."""
+
+    def schedule(self, changes: Sequence[timeline.Change], zero_ns: int) -> None:
+        """Schedule what faults do to the network. The plane applies all changes of an instant between two frames.
+
+        A frame that is read after a cut does not enter the pair, and is in no capture. Frames that are on the pair
+        arrive, or are dropped if the change says so.
+
+        Args:
+            changes: of ``topologies.timeline``.
+            zero_ns: their zero, on the run's clock.
+        """
 
 
 class PlaneMaker(Protocol):

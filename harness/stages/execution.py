@@ -31,7 +31,7 @@ from harness.stages.prometheus import (
 )
 from harness.stages.supervision import PartLostError, Supervision
 from harness.terminal import printable
-from harness.testbeds.base import Accounting, Certifying, Findings, MakeTestbed, Recording, Setting, Testbed
+from harness.testbeds.base import Accounting, Certifying, Faulting, Findings, MakeTestbed, Recording, Setting, Testbed
 from harness.testbeds.registry import TESTBEDS
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
@@ -105,6 +105,8 @@ class Execution:
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
         planned = Timeline.plan(start_ns, self.plan.experiment.workload.spans_s)
         self.zero_ns = planned.zero_ns
+        if isinstance(self.testbed, Faulting):
+            self.testbed.schedule(self.zero_ns)
         self.judge_leads(deployment.start(self._zero_epoch_ns))
         try:
             self._pass_phases(planned)

@@ -47,8 +47,8 @@ class Testbed(Protocol):
     """A testbed that has machines. Each method is called once, in this order.
 
     All files are written into the run directory. A method raises TestbedError if it fails; a failure that only spoils
-    the result is a problem in the findings. A testbed that does more has the methods of ``Certifying``, ``Recording``
-    or ``Accounting``, too.
+    the result is a problem in the findings. A testbed that does more has the methods of ``Certifying``, ``Recording``,
+    ``Faulting`` or ``Accounting``, too.
     """
 
     def boot(self) -> None:
@@ -90,6 +90,18 @@ class Recording(Protocol):
 
     def stop_recording(self) -> None:
         """Stop the recording, after the end of the last peer."""
+
+
+@runtime_checkable
+class Faulting(Protocol):
+    """A testbed with the ability ``faults``: its network changes at planned instants."""
+
+    def schedule(self, zero_ns: int) -> None:
+        """Schedule the plan's changes of the network, before the run begins.
+
+        Args:
+            zero_ns: the workload's zero on the run's clock.
+        """
 
 
 @runtime_checkable

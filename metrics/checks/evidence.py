@@ -13,7 +13,7 @@ from metrics.first_packets import IntroductionAttempt
 from metrics.host_captures import HostCaptures
 from metrics.probing import Sweep
 from metrics.recount import Recount
-from metrics.rundir import Phase
+from metrics.rundir import AppliedChange, Phase
 from metrics.stalls import Late, Stalls
 
 
@@ -203,6 +203,8 @@ class Emulation(Struct, frozen=True):
     workload: Phase | None  # None = the run had none
     stalls: Stalls
     lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
+    changes: tuple[AppliedChange, ...] | Absent = Absent("the experiment has no faults")  # applied in the judged span
+    asked_changes: int = 0  # how many should have been
 
 
 class Evidence(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import structs
 from metrics.checks.evidence import Emulation
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, share_at_most
 from metrics.dataplane import Burst, PlaneInterval, busy_spans, merge_counts, quantile_ns
-from metrics.rundir import INVALID, SUSPECT
+from metrics.rundir import INVALID, SUSPECT, AppliedChange
 from metrics.stalls import Bools, Ints, Late, Stalls
 
 RULES = Rules()
@@ -20,13 +20,15 @@ PLANE_BUSY = Limit(0.95, "ratio")
 PLANE_DROPS = Limit(0.0001, "ratio")
 """Ten times this share of all frames, dropped without having been asked for, makes the run invalid."""
 
-ASKED_DROPS = ("loss", "queue")
+ASKED_DROPS = ("loss", "queue", "cut", "cut_in_flight")
 """Causes for which an experiment can ask: a pair's loss, and an access link's full queue."""
 
 STALL = Limit(100.0, "ms")
 """The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
 
 SILENCE = Limit(2.0, "s")
+
+CHANGE_LATE = Limit(5.0, "ms")
 
 _OVERSTATED = 2**0.25
 """By which a histogram's largest value may exceed the real one."""
@@ -213,6 +215,34 @@ def plane_present(emulation: Emulation) -> Judgement | Absent:
     detail = f"longest time without a line of the data plane: {gap_s:.1f} s"
     late = emulation.stalls.tally(gaps_ns[:, 0], gaps_ns[:, 1], SILENCE.ns)
     return few_late(SILENCE, gap_s, len(gaps_ns), detail, late, 0)
+
+
+@RULES.add("certificate", SUSPECT, CHANGE_LATE, grave=True, things="instants")
+def changes_applied(emulation: Emulation) -> Judgement | Absent:
+    """Fails if, up to the end of the workload, the data plane changed the network for a fault more than {0} later than
+    asked, or does not say when.
+
+    A fault that comes or heals late is another one.
+
+    Late: an instant at which the network was to change; that one, and the instant at which it had changed.
+    """
+    if isinstance(emulation.changes, Absent):
+        return emulation.changes
+    asked_ns, applied_ns = (np.array(column, np.int64) for column in _instants(emulation.changes))
+    late_ns = applied_ns - asked_ns
+    unknown = emulation.asked_changes - len(late_ns)
+    worst_ms = float(np.abs(late_ns).max(initial=0)) / 1e6
+    early = int((late_ns < 0).sum())
+    late = emulation.stalls.tally(asked_ns, applied_ns, CHANGE_LATE.ns)
+    detail = f"the data plane changed the network at {len(late_ns)} of {emulation.asked_changes} instants"
+    if unknown or early:
+        return Judgement(emulation.asked_changes, unknown + early, worst_ms, CHANGE_LATE, detail)
+    return few_late(CHANGE_LATE, worst_ms, len(late_ns), detail, late, 0)
+
+
+def _instants(changes: Sequence[AppliedChange]) -> tuple[list[int], list[int]]:
+    """Return the instants asked for, and those of the changes."""
+    return [each.asked_ns for each in changes], [each.applied_ns for each in changes]
 
 
 @RULES.add("overload", SUSPECT, PLANE_BUSY)

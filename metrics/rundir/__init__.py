@@ -14,6 +14,7 @@ from metrics.rundir.documents import PASSED as PASSED
 from metrics.rundir.documents import SCHEMA_VERSION as SCHEMA_VERSION
 from metrics.rundir.documents import SUSPECT as SUSPECT
 from metrics.rundir.documents import VALID as VALID
+from metrics.rundir.documents import AppliedChange as AppliedChange
 from metrics.rundir.documents import Attempt as Attempt
 from metrics.rundir.documents import Check as Check
 from metrics.rundir.documents import ClockOffset as ClockOffset

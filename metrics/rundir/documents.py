@@ -383,6 +383,18 @@ class Stall(Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self) + b"\n"
 
 
+class AppliedChange(Struct, frozen=True):
+    """A line of ``faults.jsonl``: an instant at which the network changes, in ns of virtual time.
+
+    Attributes:
+        asked_ns: when it was to change.
+        applied_ns: when it had changed.
+    """
+
+    asked_ns: Instant
+    applied_ns: Instant
+
+
 class ClockOffset(Struct, frozen=True):
     """A machine's clocks against ours, those of the computer that the run was started on.
 

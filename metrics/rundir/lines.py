@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, Required, TypedDict
 from msgspec.json import Decoder
 
 from metrics.rundir.bounds import Count, Instant, MessageNumber, NodeNumber, Number, Text, TopicNumber, Whole
-from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE, STALLS_FILE
+from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE, STALLS_FILE
 from peer.files import SCHEDULE_FILE
 
 
@@ -64,11 +64,19 @@ class StallLine(TypedDict, total=False):
     cpu: Count | None
 
 
+class AppliedLine(TypedDict):
+    """A line of ``faults.jsonl`` (``metrics.rundir.AppliedChange``)."""
+
+    asked_ns: Instant
+    applied_ns: Instant
+
+
 _FORMS: Final[dict[str, Any]] = {
     SCHEDULE_FILE: ScheduledAction,
     DATAPLANE_FILE: PlaneLine,
     PRESSURE_FILE: PressureLine,
     STALLS_FILE: StallLine,
+    FAULTS_FILE: AppliedLine,
 }
 
 

@@ -1,11 +1,13 @@
-"""What cuts of the network explain: frames that were lost with the connections that broke in them."""
+"""What cuts explain: frames that were lost with connections that broke, and ends of links that nobody was told of."""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from metrics.asked import FOREVER_NS, PairChanges
 from metrics.checks.consistency import TOLD
 from metrics.checks.rule import Limit
 from metrics.pcap.walk import Bools, Ints
@@ -42,3 +44,40 @@ def excuse_cut(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints,
             in_time &= sent_ns <= cut.to_ns + SILENCE.ns
         excused |= (there | back) & in_time
     return excused & (numbers(unread["off"]) > read_off)
+
+
+def before_cuts(rows: pa.Table, changes: PairChanges) -> pa.Table:
+    """Return spans of links by the traces up to their pair's first cut: frames that it stops show no later one.
+
+    Args:
+        rows: with node, peer, from_ns and to_ns.
+        changes: of pairs of nodes.
+    """
+    if not changes:
+        return rows
+    node, peer, from_ns, to_ns = (numbers(rows[name], -1) for name in ("node", "peer", "from_ns", "to_ns"))
+    until_ns = np.minimum(to_ns, changes.first_cut_ns(node, peer, from_ns))
+    rows = rows.set_column(rows.column_names.index("to_ns"), "to_ns", pa.array(until_ns))
+    return rows.filter(pa.array(from_ns < until_ns))
+
+
+def loosen(rows: pa.Table, changes: PairChanges) -> pa.Table:
+    """Return spans of links by the wire, loosened where a cut keeps its ends from being told.
+
+    A node may give a link up in a cut, and no packet tells: it is sure up to the cut only. The other end may not hear
+    of it either, so it is possible for ever.
+
+    Args:
+        rows: with node, peer, from_ns, sure_from_ns, sure_to_ns and maybe_to_ns.
+        changes: of pairs of nodes.
+    """
+    if not changes:
+        return rows
+    node, peer = (numbers(rows[name], -1) for name in ("node", "peer"))
+    cut_ns = changes.first_cut_ns(node, peer, numbers(rows["from_ns"]))
+    sure = pc.min_element_wise(rows["sure_to_ns"], pa.array(cut_ns), skip_nulls=False)
+    is_told = cut_ns > numbers(rows["maybe_to_ns"], FOREVER_NS)
+    maybe = pc.if_else(pa.array(is_told), rows["maybe_to_ns"], pa.scalar(FOREVER_NS))
+    for name, values in (("sure_to_ns", sure), ("maybe_to_ns", maybe)):
+        rows = rows.set_column(rows.column_names.index(name), name, values)
+    return rows

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics import first_packets
-from metrics.asked import RoundTrips
+from metrics.asked import PairChanges, RoundTrips, asked_instants
 from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
@@ -18,10 +18,10 @@ from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
-from metrics.probing import PHASES, measure_sweep, read_achieved
+from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.recount import count_changes, recount
-from metrics.rundir import RunDir
-from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
+from metrics.rundir import AppliedChange, RunDir
+from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
@@ -196,13 +196,13 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     limits = run.experiment["verdict"]
     asked = {phase: RoundTrips.of(run.underlay, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
-    sweeps = None
+    sweeps, changes = None, PairChanges.of(run)
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
         all_pairs = run.underlay.size * (run.underlay.size - 1)
         material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
-            phase: measure_sweep(rows, limits, run.stalls, asked[phase], *material[phase])
+            phase: measure_sweep(without_changes(rows, changes), limits, run.stalls, asked[phase], *material[phase])
             for phase, rows in phases
             if rows.num_rows
         }
@@ -218,7 +218,20 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
+        **_changes(run),
     )
+
+
+def _changes(run: RunDir) -> dict[str, Any]:
+    """When faults changed the network up to the end of the judged span, and how often they should have."""
+    if not run.changes:
+        return {}
+    lines = msgspec.convert(run.lines(FAULTS_FILE), tuple[AppliedChange, ...])
+    end_ns = run.judged_ns[1]
+    return {
+        "changes": tuple(line for line in lines if line.asked_ns < end_ns),
+        "asked_changes": sum(at_ns < end_ns for at_ns in asked_instants(run)),
+    }
 
 
 def pairs_in_time(run: RunDir) -> Bools:

@@ -12,6 +12,7 @@ from typing import Final
 import pyarrow as pa
 from msgspec.structs import astuple
 
+from metrics.asked import PairChanges
 from metrics.checks.evidence import LinkFrames, Links, Matching
 from metrics.executors import Executor
 from metrics.pcap.schemas import CONNS as CAPTURED
@@ -21,6 +22,7 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables import agreement, conns, dimensions, interests, links, observed_links
 from metrics.tables.buckets import divide, of_nodes, read_bucket
 from metrics.tables.columns import conform
+from metrics.tables.cuts import before_cuts, loosen
 from metrics.tables.hop_evidence import add_outcomes
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, all_shares, of_share
@@ -163,8 +165,10 @@ def _add_frames(several: list[LinkFrames]) -> LinkFrames:
 
 def _compare_links(sources: LinkSources, share: Share) -> Links:
     incomplete = list(sources.incomplete)
-    ends, physical = sources.of_nodes("ends", agreement.ENDS, share), _read_part(sources.physical, share)
-    connected = sources.of_nodes("connected", agreement.CONNECTED, share)
+    changes = PairChanges.staged(sources.staging / "pairs")
+    ends = loosen(sources.of_nodes("ends", agreement.ENDS, share), changes)
+    physical = _read_part(sources.physical, share)
+    connected = loosen(sources.of_nodes("connected", agreement.CONNECTED, share), changes)
     matching = agreement.compare_physical(ends, physical, incomplete, sources.grid)
     open_ones = agreement.compare_connected(connected, physical, incomplete, list(sources.vanished), sources.grid)
     logical = None
@@ -174,8 +178,10 @@ def _compare_links(sources: LinkSources, share: Share) -> Links:
         logical = agreement.compare_logical(proven, traced, incomplete)
     frames = None
     if sources.observer is not None:
-        traced, excluded = _read_part(sources.links, share), [*incomplete, *sources.adversaries]
+        traced = before_cuts(_read_part(sources.links, share), changes)
+        excluded = [*incomplete, *sources.adversaries]
         observed, ends = sources.observed(share)
+        observed = loosen(observed, changes)
         vanished = list(sources.vanished)
         frames = observed_links.compare_observed(observed, ends, traced, excluded, vanished, sources.grid)
     return Links(matching, open_ones, logical, frames)

@@ -9,6 +9,8 @@ The window begins with ten packets, of which a large frame takes several. A loss
 
 TCP sends a stream's bytes in order. So a frame also waits until the last byte of a large frame before it has left. The
 packets of a large frame are acknowledged one by one, at instants that the table ``hops`` does not have.
+
+While a fault cuts a pair, TCP waits too, and after it until the next retransmission.
 """
 
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import find_asked, find_queues
+from metrics.asked import PairChanges, find_asked, find_queues
 from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
 from metrics.storage import Place
@@ -57,7 +59,17 @@ def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
         sent = _Sent.of(rows.filter(pc.is_valid(rows["tap_tx_ns"])), pairs)
         left = valid(rows["tap_tx_ns"])
         waited[late] = sent.waits(np.cumsum(left)[late] - 1)
+        cut = _met_cut(rows, pairs)
+        waited[cut] = numbers(rows["d_sndbuf_ns"])[cut]
     return waited
+
+
+def _met_cut(rows: pa.Table, pairs: Place) -> Bools:
+    """Return whether a cut of its pair, or TCP's waits after it, held a frame back, (n,)."""
+    source, destination = (numbers(rows[name], -1) for name in ("src_node", "dst_node"))
+    sent_ns, left_ns = (numbers(rows[name]) for name in ("log_send_ns", "tap_tx_ns"))
+    met = PairChanges.staged(pairs).meet(source, destination, sent_ns, left_ns, which="settling")
+    return np.asarray(met & valid(rows["log_send_ns"], rows["tap_tx_ns"]))
 
 
 @dataclass(frozen=True)

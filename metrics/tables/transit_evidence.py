@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import Access, find_asked
+from metrics.asked import Access, PairChanges, find_asked
 from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
@@ -238,7 +238,14 @@ class JudgedTransits:
         """Packets that left in the judged span, early enough to arrive in it."""
         since_ns, until_ns = self.rules.judged_ns
         in_time = self.latest_ns + self.tolerance_ns + GRACE_NS <= until_ns
-        return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time)
+        return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time & ~self._changed)
+
+    @property
+    def _changed(self) -> Bools:
+        """Packets that met a fault of their pair: one that changed the link, or a cut while they were on it."""
+        changes = PairChanges.staged(self.rules.pairs)
+        way = self.src, self.dst, self.sent_ns, np.maximum(self.latest_ns, self.sent_ns)
+        return changes.meet(*way, which="other") | changes.meet(*way, which="cut")
 
     def arrived(self, kind: str) -> Bools:
         """Those of ``KINDS`` that arrived."""

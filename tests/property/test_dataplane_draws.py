@@ -18,7 +18,7 @@ few = settings(max_examples=20)
 def network(seed: int, hosts: int = HOSTS, jitter_ms: float = 1.0) -> EmulatedNetwork:
     made = EmulatedNetwork(np.stack([np.full((hosts, hosts), value) for value in (10.0, jitter_ms, 0.0)]), seed)
     for host in range(hosts):
-        made.add(AccessLink(host, host, 0.0, 0.0), f"10.0.0.{host}")
+        made.add(AccessLink(host, host), f"10.0.0.{host}")
     return made
 
 

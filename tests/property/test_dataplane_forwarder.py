@@ -44,7 +44,7 @@ class Bench:
         asked = np.stack([np.full(shape, value) for value in (self.delay_ms, self.jitter_ms, self.loss_ratio)])
         network = EmulatedNetwork(asked, self.seed)
         for host in range(HOSTS):
-            network.add(AccessLink(host, host, self.rate_mbit, self.queue_ms), address(host))
+            network.add(AccessLink(host, host), address(host), self.rate_mbit, self.queue_ms)
         self.forwarder = Forwarder(network, lambda: self.now_ns, self._read, self._write)
 
     def _read(self, device: int, _: int) -> bytes:
@@ -111,7 +111,7 @@ def act(bench: Bench, action: tuple) -> None:
         case ("pair", source, destination, *values):
             forwarder.network.set_pair(source, destination, values)
         case ("rate", host, rate_mbit, queue_ms):
-            forwarder.network.links[host].set_rate(rate_mbit, queue_ms)
+            forwarder.network.set_access(host, rate_mbit, queue_ms)
         case ("refuse", refusing):
             bench.refusing = refusing
 
@@ -151,7 +151,7 @@ def test_without_jitter_or_rate_every_frame_takes_the_delay_exactly(
 def test_access_link_is_a_drop_tail_queue(frames: list[tuple[int, int]], rate_mbit: float, queue_ms: int) -> None:
     """Against a reference: a frame is dropped when more than queue_ms of work is before it."""
     bench = Bench(delay_ms=5.0, rate_mbit=rate_mbit, queue_ms=queue_ms)
-    bench.forwarder.network.links[1].set_rate(1e9, 1e9)
+    bench.forwarder.network.set_access(1, 1e9, 1e9)
     free_ns, expected, dropped = 0, [], 0
     for pause_ns, size in frames:
         bench.advance(bench.now_ns + pause_ns)
@@ -168,7 +168,7 @@ def test_access_link_is_a_drop_tail_queue(frames: list[tuple[int, int]], rate_mb
 
 def test_flows_that_meet_at_a_destination_share_its_rate() -> None:
     bench = Bench(delay_ms=5.0)
-    bench.forwarder.network.links[2].set_rate(8.0, 1000)
+    bench.forwarder.network.set_access(2, 8.0, 1000)
     for number in range(20):
         bench.send(number % 2, 2, 1000)
     bench.drain()

@@ -28,7 +28,7 @@ class Loop:
     """Of every burst the longest real wait, and the bucket of the bound."""
 
     def __post_init__(self) -> None:
-        self.links = [AccessLink(host, host, 0, 0) for host in range(self.hosts)]
+        self.links = [AccessLink(host, host) for host in range(self.hosts)]
         self.coming = deque(sorted(self.arrivals))
         self.queues: list[deque[int]] = [deque() for _ in self.links]
         self.turn = 0
@@ -123,7 +123,7 @@ def test_every_frame_read_after_a_stop_is_counted() -> None:
 
 
 def test_a_device_that_is_never_drained_waits_since_it_was_empty() -> None:
-    intake, link = Intake(LATE_NS), AccessLink(0, 0, 0, 0)
+    intake, link = Intake(LATE_NS), AccessLink(0, 0)
     intake.empty_ns = 1_000
     for look_ns in (2_000, 1_000_000, 2_000_000):
         intake.looked_ns = look_ns

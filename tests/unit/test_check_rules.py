@@ -27,7 +27,7 @@ from metrics.first_packets import RULES as COMPARED
 from metrics.host_captures import HostCounts, Waits
 from metrics.probing import Extreme
 from metrics.recount import Recount
-from metrics.rundir import FAILED, INVALID, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, Scope
+from metrics.rundir import FAILED, INVALID, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, AppliedChange, Scope
 from metrics.stalls import Late, is_the_hosts
 from metrics.summary import find_scope
 from metrics.tables.evidence import without_frames
@@ -286,6 +286,12 @@ def linked(**found: int) -> dict[str, Any]:
     return {"links": {"connected": structs.replace(SOUND.links.connected, **found)}}
 
 
+def changed(late_ns: int) -> dict[str, Any]:
+    """The network changes at two instants, at the second one so much later than asked."""
+    asked_ns = 2 * SECOND
+    return {"emulation": {"changes": (AppliedChange(0, 0), AppliedChange(asked_ns, asked_ns + late_ns))}}
+
+
 CASES = [
     # Change that is within the limit, change that is beyond it, the check and what that makes of the run.
     ({"inside": late(10)}, {"inside": late(11)}, "delay_agreement", SUSPECT),
@@ -328,6 +334,10 @@ CASES = [
     (None, linked(only_traced=1), "open_connections", SUSPECT),
     (lines(busy_ratio=0.95), lines(busy_ratio=0.951), "plane_busy", SUSPECT),
     (silent(2.0), silent(2.001), "plane_present", INVALID),
+    (changed(5 * MS), changed(5 * MS + 1), "changes_applied", SUSPECT),
+    (None, changed(50 * MS + 1), "changes_applied", INVALID),
+    (changed(0), changed(-1), "changes_applied", SUSPECT),
+    (None, {"emulation": {"asked_changes": 3}}, "changes_applied", SUSPECT),
     (throttled(3.0), throttled(3.001), "throttled", SUSPECT),
     (busy("busy", 0.95, 11), busy("busy", 0.951, 11), "cpu_busy", SUSPECT),
     (busy("busy", 1.0, 10), busy("busy", 1.0, 11), "cpu_busy", SUSPECT),

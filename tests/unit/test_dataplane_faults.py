@@ -36,7 +36,7 @@ def late(fault: LateFirsts, *, renewed: bool = False) -> list[bool]:
     asked[0] = DELAY_MS
     network = LateFirstsNetwork(asked, 1, fault)
     for host, address in enumerate(ADDRESSES):
-        network.add(AccessLink(host, host, 0, 0), address)
+        network.add(AccessLink(host, host), address)
     found = []
     for source, destination in FRAMES:
         if renewed:
@@ -66,7 +66,7 @@ def test_the_fault_may_be_of_every_so_many_pairs() -> None:
 
 def test_frames_to_nowhere_are_not_late() -> None:
     network = LateFirstsNetwork(np.zeros((3, 1, 1)), 1, LateFirsts("hosts"))
-    network.add(AccessLink(0, 0, 0, 0), ADDRESSES[0])
+    network.add(AccessLink(0, 0), ADDRESSES[0])
     assert network.links[0].route[socket.inet_aton("10.9.9.9")].dead_end == "unknown_destination"
     assert network.links[0].route[socket.inet_aton(ADDRESSES[0])].delay_ns == 1_500_000
 
@@ -92,7 +92,7 @@ def test_a_fault_reaches_the_forwarding_process_as_it_is(fault: Fault) -> None:
 def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_cause() -> None:
     network = EmulatedNetwork(np.zeros((3, HOSTS, HOSTS)), 1)
     for host, address in enumerate(ADDRESSES):
-        network.add(AccessLink(host, host, 0, 0), address)
+        network.add(AccessLink(host, host), address)
     head = bytes([0x45]) + bytes(8) + b"%c" + bytes(2) + b"".join(map(socket.inet_aton, ADDRESSES[:2]))
     frames = deque(head % protocol for protocol in (6, 1, 6, 17, 6, 6, 6))
     written: list[bytes] = []
@@ -145,7 +145,7 @@ def pass_on(fault: HiddenFault) -> tuple[Instants, Instants, Instants, Forwarder
     asked[0] = DELAY_MS
     network = EmulatedNetwork(asked, 1)
     for host, address in enumerate(ADDRESSES):
-        network.add(AccessLink(host, host, 0, 0), address)
+        network.add(AccessLink(host, host), address)
     forwarder = HiddenFaultForwarder(fault, network, lambda: now_ns, read, write)
     forwarder.recorder = cast("CaptureRecorder", Recorder())
     sending = list(enumerate(SENT_MS))

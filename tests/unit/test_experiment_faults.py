@@ -18,6 +18,10 @@ FILES = {
     "unclosed_section": ('name = "x"\n[underlay\n', ":2:10: "),
     "cut_off": ('name = "x"\ndescription = """never closed', ":end: "),
     "too_deep": ('name = "x"\ndescription = ' + "[" * 5000 + "]" * 5000, ": nested too deeply"),
+    "decimal_comma": (
+        GOOD + "[underlay]\ndelay_ms = 12,5  # half\n",
+        ":3:14: expected newline or end of document after a statement; write numbers with a decimal point\n",
+    ),
     "key_twice": ('name = "x"\nname = "y"\n', ":2:11: cannot overwrite"),
     "unknown_top": (GOOD + "sed = 3\n", ": $.sed: unknown field; did you mean seed?"),
     "unknown_section": (GOOD + "[underlai]\n", ": $.underlai: unknown field; did you mean underlay?"),
@@ -217,6 +221,10 @@ OVERRIDES = {
     "no_equals": ("seed", "--set seed: expected key=value"),
     "no_key": ("=3", "--set =3: expected key=value"),
     "bad_value": ("seed=[1", "--set seed=[1: expected a TOML value or a bare word"),
+    "decimal_comma": (
+        "underlay.delay_ms=12,5",
+        "expected a TOML value or a bare word after the =; write numbers with a decimal point\n",
+    ),
     "injection": ("seed=1\nname='y'", "expected a TOML value or a bare word"),
     "into_value": ("name.x=1", "--set name.x=1: name is a value, not a section"),
     "unknown": ("underlay.hots=3", "--set underlay.hots=3: unknown field; did you mean hosts?"),

@@ -102,6 +102,14 @@ FAULTS = {
     "matrix": (",a,b\na,0,1\nb,1,0\n", ":1: no column is the source"),
     "json": ('{"nodes": []}', ": this is JSON, expected a list of pairs"),
     "word": ("src,dst,rtt_ms\na,b,fast\n", ":2:3: expected a number >= 0 and < 1e+09, got 'fast'"),
+    "decimal_comma": (
+        "src;dst;rtt_ms\na;b;12,5\n",
+        ":2:3: expected a number >= 0 and < 1e+09, got '12,5'; write numbers with a decimal point",
+    ),
+    "decimal_comma_quoted": (
+        'src,dst,rtt_ms\na,b,"12,5"\n',
+        ":2:3: expected a number >= 0 and < 1e+09, got '12,5'; write",
+    ),
     "nan": ("src,dst,rtt_ms\na,b,nan\n", ":2:3: expected a number"),
     "negative": ("src,dst,rtt_ms\na,b,-1\n", ":2:3: expected a number"),
     "all_lost": ("src,dst,rtt_ms,loss\na,b,1,1\n", ":2:4: expected a number >= 0 and < 1, got '1'"),
@@ -120,6 +128,12 @@ def test_malformed_pairs_are_refused_with_their_place(tmp_path: Path, case: str)
     with pytest.raises(InputError) as caught:
         read(tmp_path, text)
     assert str(caught.value).startswith(f"{tmp_path / 'data'}{problem}")
+
+
+@pytest.mark.parametrize("separator", ["\t", ";"])
+def test_rows_with_decimal_commas_are_no_header(tmp_path: Path, separator: str) -> None:
+    with pytest.raises(InputError, match=r":1:3: .* got '12,5'; write numbers with a decimal point"):
+        read(tmp_path, separator.join(("a", "b", "12,5")), times="rtt")
 
 
 MESH = {

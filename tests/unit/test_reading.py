@@ -6,7 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from topologies.reading import InputError, parse_count, parse_number, read_text, split_rows, stream_rows
+from topologies.reading import (
+    InputError,
+    find_separator,
+    hint_at_comma,
+    is_numeric,
+    parse_count,
+    parse_number,
+    quote_cell,
+    read_text,
+    split_rows,
+    stream_rows,
+)
 
 
 @pytest.mark.parametrize(
@@ -90,3 +101,39 @@ def test_other_texts_are_no_numbers(text: str) -> None:
 
 def test_counts_are_whole() -> None:
     assert [parse_count(text) for text in ("0", "17", "-1", "1.0", "\uff15", "9" * 5000)] == [0, 17, *[None] * 4]
+
+
+@pytest.mark.parametrize("text", ["12,5", "-0,25", "1.234,5", "1.234.567,5", "2,5e3"])
+def test_a_decimal_comma_makes_no_number_and_is_named(text: str) -> None:
+    assert parse_number(text) is None and is_numeric(text)
+    assert quote_cell(text) == f"{text!r}; write numbers with a decimal point"
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", ",5", "1,2,3", "1,234.5", "12.34,5", "1;5", "a,5", "1" * 400 + ",5"])
+def test_other_commas_are_not(text: str) -> None:
+    assert not is_numeric(text) and hint_at_comma(text) == ""
+    assert quote_cell(text) == repr(text[:40])
+
+
+def test_a_number_is_numeric_and_needs_no_hint() -> None:
+    assert is_numeric("12.5") and quote_cell("12.5") == "'12.5'"
+
+
+@pytest.mark.parametrize(
+    ("line", "separator"),
+    [
+        ("a,b,12.5", ","),
+        ("a;b;12.5", ";"),
+        ("a;b;12,5", ";"),
+        ("a\tb\t12,5", "\t"),
+        ("0;10,5;20,25", ";"),
+        ('"a";"b";"12,5"', ";"),
+        ("0,1", ","),
+        ("host 1,host 2,12", ","),
+        ("a b 12", " "),
+        ("a,b", ","),
+        ("", ","),
+    ],
+)
+def test_the_separator_is_found_beside_decimal_commas(line: str, separator: str) -> None:
+    assert find_separator(f"header\n{line}\n") == separator

@@ -273,7 +273,7 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     toys.plane = ToyPlane  # type: ignore[attr-defined]
     plane = PlaneDescription(name="toy", can=frozenset({"shape"}), needs=(), make=f"{TOYS}:plane")
     other = emulated.describe("other", "a toy", plane)
-    assert other.can == TESTBEDS["emulated"].can - {"queue", "capture"}
+    assert other.can == TESTBEDS["emulated"].can - {"queue", "capture", "faults"}
     monkeypatch.setitem(PLANES, "toy", plane)
     monkeypatch.setitem(TESTBEDS, "other", other)
     monkeypatch.setattr(emulated_testbed, "make_keep_awake", lambda: None)
@@ -284,7 +284,7 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     planned = make_plan(load_experiment(file), file)
     plan = replace(planned.plan, experiment=replace(planned.plan.experiment, testbed="other"))
     with pytest.raises(AttachedError) as attached:
-        emulated_testbed.EmulatedTestbed(plan, planned.underlay, tmp_path, 0, UNDILATED).boot()
+        emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED).boot()
     assert attached.value.args == ((planned.underlay, plan.seed, tmp_path), ["10.0.0.1", "10.0.0.2"])
 
 

@@ -25,6 +25,14 @@ FAULTS = {
     "word": ("0,1\nx,0\n", ":2:1: expected a delay in ms, got 'x'"),
     "word_with_labels": ("p,0,1\nq,fast,0\n", ":2:2: expected a delay in ms, got 'fast'"),
     "blank_cell": ("0,1,2\n1,0,\n2,3,0\n", ":2:3: expected a delay in ms, got ''"),
+    "decimal_comma": (
+        ";x;y\nx;0;10,5\ny;10,5;0\n",
+        ":2:3: expected a delay in ms, got '10,5'; write numbers with a decimal point",
+    ),
+    "decimal_comma_without_names": (
+        "0\t10,5\t20\n10,5\t0\t7\n20\t7\t0\n",
+        ":1:2: expected a delay in ms, got '10,5'; write numbers with a decimal point",
+    ),
     "nan": ("0,nan\n1,0\n", ":1:2: expected a finite delay >= 0, got nan"),
     "infinite": ("0,1\ninf,0\n", ":2:1: expected a finite delay >= 0, got inf"),
     "negative": ("0,1\n-2,0\n", ":2:1: expected a finite delay >= 0, got -2"),

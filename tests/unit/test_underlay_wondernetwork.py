@@ -101,6 +101,10 @@ FAULTS = {
     "nan": (GROUPED + "4,7,1,nan,1,1\n", ":2:4: expected a number > 0, got 'nan'"),
     "mdev": (GROUPED + "4,7,1,3,1,-1\n", ":2:6: expected a number >= 0, got '-1'"),
     "underscore": (GROUPED + "4,7,1,1_0,1,1\n", ":2:4: expected a number > 0, got '1_0'"),
+    "decimal_comma": (
+        GROUPED + '4,7,1,"12,5",1,1\n',
+        ":2:4: expected a number > 0, got '12,5'; write numbers with a decimal point",
+    ),
     "microseconds": (GROUPED + "4,7,1,130000,1,1\n", ":2:4: expected a time in ms, at most 120000, got 130000"),
     "short": (GROUPED + "4,7,1\n", ":2: expected more than 3 columns"),
     "twice": (GROUPED + ROWS + "7,9,1,3,1,1\n", ": more than one row for the pair City 7 -> City 9"),

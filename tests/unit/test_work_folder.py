@@ -61,7 +61,7 @@ def test_the_testbed_keeps_what_was_not_collected(
     plan = MagicMock(placement=[SimpleNamespace(host=0, machine="m", wan_ip="10.0.0.1", ctl_ip="10.1.0.1")])
     plan.experiment.verdict.lateness_p99_ms = 0.5
     plan.experiment.testbed = "emulated"
-    emulated = testbed.EmulatedTestbed(plan, MagicMock(), run_dir, 0, UNDILATED)
+    emulated = testbed.EmulatedTestbed(MagicMock(plan=plan, changes=()), run_dir, 0, UNDILATED)
     emulated.boot()
     write(run_dir, *SHIPPED, *left)
     emulated.close()

@@ -147,7 +147,7 @@ def _kept(
     kept = complete_hosts(time_ms)
     if len(kept) < 2:
         raise InputError(place, "no two hosts stay if hosts with missing pairs are dropped")
-    dropped = [host.name for number, host in enumerate(hosts) if number not in set(kept.tolist())]
+    dropped = [hosts[number].name for number in np.setdiff1d(np.arange(len(hosts)), kept)]
     shown = ", ".join(dropped[:5]) + (", ..." if len(dropped) > 5 else "")
     return kept, [f"dropped: {len(dropped)} hosts with missing pairs ({shown})"] if dropped else []
 

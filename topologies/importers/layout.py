@@ -7,7 +7,7 @@ which can only be names, and from the number of rows and columns. A file that ca
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from topologies.reading import InputError, Row, parse_number
+from topologies.reading import InputError, Row, is_numeric, parse_number
 
 BLANKS = ("", "-", "\u2013", "\u2014")
 """What files have on the diagonal instead of a delay: nothing, or a dash."""
@@ -157,4 +157,4 @@ def _are_consecutive(cells: Sequence[str]) -> bool:
 
 
 def _is_word(cell: str) -> bool:
-    return cell not in BLANKS and parse_number(cell) is None
+    return cell not in BLANKS and not is_numeric(cell)

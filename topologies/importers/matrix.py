@@ -21,7 +21,16 @@ from topologies.importers.layout import Layout, has_plain_diagonal, is_blank, sp
 from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
 from topologies.model import Matrix
 from topologies.provenance import Provenance, comment_lines, hash_files, stated_in
-from topologies.reading import InputError, Row, find_separator, parse_number, read_beginning, read_text, split_rows
+from topologies.reading import (
+    InputError,
+    Row,
+    find_separator,
+    parse_number,
+    quote_cell,
+    read_beginning,
+    read_text,
+    split_rows,
+)
 
 _EXPECTED = "expected a matrix with one row and one column per host"
 _NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity")
@@ -149,7 +158,7 @@ def _delay(place: str, text: str, largest_ms: float) -> float:
     if (value is not None and value < 0) or text.lower() in _NOT_FINITE:
         raise InputError(place, f"expected a finite delay >= 0, got {text[:40]}")
     if value is None:
-        raise InputError(place, f"expected a delay in ms, got {text[:40]!r}")
+        raise InputError(place, f"expected a delay in ms, got {quote_cell(text)}")
     if value > largest_ms:
         raise InputError(place, f"expected a delay in ms, at most {largest_ms:g}, got {text[:40]}")
     return value

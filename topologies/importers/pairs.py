@@ -20,7 +20,15 @@ from topologies.importers import Options, Times
 from topologies.importers.assembly import PairRows, assemble
 from topologies.importers.imported import Imported, check_count, left_out, named_hosts, rounded
 from topologies.provenance import Provenance, comment_lines, hash_files, stated_in
-from topologies.reading import InputError, find_separator, parse_number, read_beginning, stream_rows
+from topologies.reading import (
+    InputError,
+    find_separator,
+    is_numeric,
+    parse_number,
+    quote_cell,
+    read_beginning,
+    stream_rows,
+)
 
 _COLUMNS = {
     "source": ("source", "src", "srcid", "from"),
@@ -100,7 +108,7 @@ def write_file(path: Path, imported: Imported) -> list[str]:
 
 def _layout(place: str, first: Sequence[str]) -> tuple[_Layout, bool]:
     """Return the columns, and whether the first row is a header."""
-    if len(first) > 2 and parse_number(first[2]) is not None:
+    if len(first) > 2 and is_numeric(first[2]):
         deviation, loss = (number if number < len(first) else None for number in (3, 4))
         return _Layout(0, 1, 2, deviation, loss, None, len(first)), False
     plain = [re.sub(r"[^a-z0-9]", "", name.lower()) for name in first]
@@ -139,23 +147,19 @@ def _read_rows(path: Path, layout: _Layout, rows: Iterator[tuple[int, list[str]]
         lines.append(line)
         found.add(
             *ends,
-            _number(path, line, cells, time),
-            _number(path, line, cells, deviation, blank=0.0),
-            _number(path, line, cells, loss, blank=0.0, below=1.0),
+            _number(path, line, time, cells[time]),
+            0.0 if deviation is None else _number(path, line, deviation, cells[deviation].strip() or "0"),
+            0.0 if loss is None else _number(path, line, loss, cells[loss].strip() or "0", below=1.0),
         )
     check_count(str(path), len(numbers))
     return list(numbers), found
 
 
-def _number(
-    path: Path, line: int, cells: Sequence[str], column: int | None, *, blank: float | None = None, below: float = 1e9
-) -> float:
-    """Return the number in a column. ``blank``: its value without a column or in an empty cell; None = refused."""
-    text = "" if column is None else cells[column].strip()
-    if not text and blank is not None:
-        return blank
+def _number(path: Path, line: int, column: int, text: str, *, below: float = 1e9) -> float:
+    """Return the number in a cell."""
+    text = text.strip()
     value = parse_number(text)
     if value is None or not 0 <= value < below:
-        problem = f"expected a number >= 0 and < {below:g}, got {text[:40]!r}"
-        raise InputError(f"{path}:{line}:{(column or 0) + 1}", problem)
+        problem = f"expected a number >= 0 and < {below:g}, got {quote_cell(text)}"
+        raise InputError(f"{path}:{line}:{column + 1}", problem)
     return value

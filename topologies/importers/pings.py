@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from topologies.limits import LARGEST_DELAY_MS
 from topologies.model import Matrix
-from topologies.reading import InputError, parse_number, stream_rows
+from topologies.reading import InputError, parse_number, quote_cell, stream_rows
 
 _PAIR_FILES = ("wn-pairs*.csv.gz", "wn-pairs*.csv", "pings-grouped.csv", "pings*.csv.gz", "pings*.csv")
 _SERVER_FILES = {True: ("wn-servers.csv",), False: ("servers-original-order.csv", "servers*.csv", "wn-servers.csv")}
@@ -120,7 +120,7 @@ class _Rows:
         value = parse_number(text.strip())
         place = f"{self._path}:{line}:{column + 1}"
         if value is None or value < 0 or (positive and value == 0):
-            raise InputError(place, f"expected {'a number > 0' if positive else 'a number >= 0'}, got {text[:40]!r}")
+            raise InputError(place, f"expected a number {'>' if positive else '>='} 0, got {quote_cell(text)}")
         if value > 2 * LARGEST_DELAY_MS:
             raise InputError(place, f"expected a time in ms, at most {2 * LARGEST_DELAY_MS}, got {text[:40]}")
         return value

@@ -7,7 +7,7 @@ from harness.planes.description import Description, Device
 
 PLANE = Description(
     name="userspace",
-    can=frozenset({"shape", "queue", "capture"}),
+    can=frozenset({"shape", "queue", "capture", "faults"}),
     needs=(
         Device(
             "tun",

@@ -1,7 +1,7 @@
 """The emulated testbed, inside a sandbox: Mininet hosts, a data plane, and one machine with its own sshd."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -15,9 +15,18 @@ from harness.machine import sandbox
 from harness.machine.awake import make_keep_awake
 from harness.machine.pressure import PressureLog
 from harness.machine.watchdog import Watchdog
-from harness.planes.plane import CaptureCounts, Capturing, FinalCounters, PairsChange, Plane, PlaneMaker, Port
+from harness.planes.plane import (
+    CaptureCounts,
+    Capturing,
+    FinalCounters,
+    PairsChange,
+    Plane,
+    PlaneMaker,
+    Port,
+    Scheduling,
+)
 from harness.planes.registry import PLANES
-from harness.planning.plan import Plan
+from harness.planning.plan import PlannedRun
 from harness.testbeds.base import Findings, Moment, Setting
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
@@ -29,10 +38,12 @@ from harness.testbeds.emulated.work_folder import remove_work_folder
 from harness.testbeds.registry import TESTBEDS
 from metrics.host_captures import choose_hosts
 from metrics.processors import find_groups, read_throttling
-from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, PRESSURE_FILE, WORK_FOLDER
+from metrics.rundir import AppliedChange, write_file
+from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, FAULTS_FILE, PRESSURE_FILE, WORK_FOLDER
 from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import Clock
-from topologies.model import Matrix, Underlay
+from topologies.model import Matrix
+from topologies.timeline import instants_of
 
 LOOPBACK = "127.0.0.1"
 """The sandbox's own loopback. Hosts have others, so they cannot reach what listens here."""
@@ -45,9 +56,11 @@ WORK = Path("/run/trellis")
 class EmulatedTestbed:
     """The emulated ``Testbed``."""
 
-    def __init__(self, plan: Plan, underlay: Underlay, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
-        self._plan = plan
-        self._underlay = underlay
+    def __init__(self, planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
+        self._plan = plan = planned.plan
+        self._underlay = planned.underlay
+        self._changes = planned.changes
+        self._zero_ns = 0
         self._run_dir = run_dir
         self._disk = run_dir / WORK_FOLDER
         self._epoch_offset_ns = epoch_offset_ns
@@ -155,6 +168,13 @@ class EmulatedTestbed:
         parts = (self._plane, self._host_captures, self._prober, self._watchdog, self._pressure)
         return {name: how for part in parts for name, how in part.lost().items()}
 
+    def schedule(self, zero_ns: int) -> None:
+        """Schedule the plan's changes with the data plane, which applies them by itself."""
+        self._zero_ns = zero_ns
+        if self._changes:
+            assert isinstance(self._plane, Scheduling), "the loader asks for the ability"
+            self._plane.schedule(self._changes, zero_ns)
+
     def resources(self) -> dict[str, float]:
         """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
         peers = hosts.processes(self._hosts)
@@ -187,6 +207,7 @@ class EmulatedTestbed:
         }
         with self._noting():
             final = self._plane.close()
+            self._write_applied(final.applied_ns)
             counters |= _plane_counters(final)
             self._problems += _plane_problems(final)
         self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
@@ -198,6 +219,13 @@ class EmulatedTestbed:
             files = tuple(str(path.relative_to(self._run_dir)) for path in self._captured.files)
             self._problems += _capture_problems(self._captured)
         return Findings(counters=counters, problems=tuple(self._problems), capture_files=files)
+
+    def _write_applied(self, applied_ns: Sequence[int]) -> None:
+        """Record when each instant of the plan's changes was applied."""
+        if self._changes:
+            asked_ns = (self._zero_ns + each for each in instants_of(self._changes))
+            lines = [AppliedChange(*each) for each in zip(asked_ns, applied_ns, strict=False)]
+            write_file(self._run_dir / FAULTS_FILE, msgspec.json.Encoder().encode_lines(lines))
 
     @contextlib.contextmanager
     def _noting(self) -> Iterator[None]:
@@ -215,7 +243,7 @@ class EmulatedTestbed:
 def make(setting: Setting) -> EmulatedTestbed:
     """Return the testbed of a run."""
     planned, run_dir, epoch_offset_ns, clock = setting
-    return EmulatedTestbed(planned.plan, planned.underlay, run_dir, epoch_offset_ns, clock)
+    return EmulatedTestbed(planned, run_dir, epoch_offset_ns, clock)
 
 
 def _plane_counters(final: FinalCounters) -> dict[str, int]:

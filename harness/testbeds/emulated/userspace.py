@@ -28,6 +28,7 @@ from harness.testbeds.emulated.dataplane.faults import Fault
 from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
 from metrics.rundir.files import DATAPLANE_FILE
 from peer.files import LOGS_FOLDER
+from topologies import timeline
 from topologies.model import Matrix, Underlay
 
 REPLY_TIMEOUT_S = 60.0
@@ -118,6 +119,14 @@ class UserspacePlane:
             case AccessChange():
                 self._check(change.host)
                 self._ask(commands.SetAccess(change))
+
+    def schedule(self, changes: Sequence[timeline.Change], zero_ns: int) -> None:
+        """Schedule what faults do to the network; ``zero_ns`` is their zero on the run's clock."""
+        descriptor = commands.wrap(timeline.encode_changes(changes))
+        try:
+            self._ask(commands.Schedule(zero_ns), [descriptor])
+        finally:
+            os.close(descriptor)
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
         """Record every frame at ingress and at egress, one file per group of hosts; times are virtual + the offset."""

@@ -12,6 +12,7 @@ TESTBED = Description(
         "shape": _NETWORK,
         "queue": _NETWORK,
         "faults": _NETWORK,
+        "pause": "peers cannot be paused there yet",
         "capture": "no packets are captured",
         "certify": "there is no data plane",
         "dilate": 'expected 1 with testbed = "remote": a real network cannot be slowed down',

@@ -9,7 +9,9 @@ from harness.testbeds.description import Description
 TESTBED = Description(
     name="simulated",
     text="the same nodes on virtual time, in one process and without root",
-    can=frozenset({"shape", "dilate", "vanish", "faults", "simulate"}),  # virtual time is the same at any dilation
+    can=frozenset(
+        {"shape", "dilate", "vanish", "faults", "pause", "simulate"}
+    ),  # virtual time is the same at any dilation
     cannot={
         "queue": "its access links drop nothing",
         "capture": "it has no packets",

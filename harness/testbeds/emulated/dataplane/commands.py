@@ -46,6 +46,12 @@ class SetAccess(Struct, frozen=True, tag=True):
     change: AccessChange
 
 
+class Schedule(Struct, frozen=True, tag=True):
+    """Apply changes at their instants. Descriptor: ``encode_changes`` of them."""
+
+    zero_ns: int
+
+
 class StartCapture(Struct, frozen=True, tag=True):
     """Start a capture. Descriptors: one pipe per group of hosts."""
 
@@ -65,7 +71,7 @@ class Close(Struct, frozen=True, tag=True):
     """Return the last counters and end."""
 
 
-Command = Attach | SetPair | SetPairs | SetAccess | StartCapture | StopCapture | Count | Close
+Command = Attach | SetPair | SetPairs | SetAccess | Schedule | StartCapture | StopCapture | Count | Close
 
 
 class CaptureTally(Struct, frozen=True):
@@ -91,19 +97,29 @@ decode_command = msgspec.json.Decoder(Command).decode
 decode_reply = msgspec.json.Decoder(Reply).decode
 
 
+def wrap(content: bytes | memoryview) -> int:
+    """Write what is too long for a message into a file in memory, and return its descriptor."""
+    descriptor = os.memfd_create("attached")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    return descriptor
+
+
+def unwrap(descriptor: int) -> bytes:
+    """Read what ``wrap`` has written, and close the file."""
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        return file.read()
+
+
 def wrap_matrices(*matrices: Matrix) -> int:
     """Write matrices into a file in memory and return its descriptor."""
     content = io.BytesIO()
     np.save(content, np.stack(matrices))
-    descriptor = os.memfd_create("matrices")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content.getbuffer())
-    return descriptor
+    return wrap(content.getbuffer())
 
 
 def unwrap_matrices(descriptor: int) -> Matrix:
     """Read (3, n, n) matrices from such a descriptor, and close it."""
-    with open(descriptor, "rb") as file:
-        file.seek(0)
-        stacked: Matrix = np.load(file)
+    stacked: Matrix = np.load(io.BytesIO(unwrap(descriptor)))
     return stacked

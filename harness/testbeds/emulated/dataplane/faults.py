@@ -185,14 +185,14 @@ class UnaskedDropsForwarder(Forwarder):
         self._fault = fault
         self._met = 0
 
-    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
+    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> bool | None:
         """Drop the frame if it is due to be dropped."""
         if frame[9:10] == _TCP:
             self._met += 1
             if self._met % self._fault.every == 0:
                 self.drops[self._fault.cause] += 1
-                return
-        super()._admit(now_ns, link, frame)
+                return None
+        return super()._admit(now_ns, link, frame)
 
 
 def make_network(asked: Matrix, seed: int, fault: Fault | None) -> EmulatedNetwork:

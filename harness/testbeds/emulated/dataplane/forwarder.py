@@ -5,7 +5,7 @@ that tests run the same code with a simulated clock.
 """
 
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from harness.planes.plane import DROP_CAUSES, Counters
 from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
@@ -13,6 +13,7 @@ from harness.testbeds.emulated.dataplane.intake import Burst, Intake
 from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
 from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
 from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from topologies.timeline import Reach
 
 FRAME_BYTES = 65_535
 READ_BURST = range(16)
@@ -96,37 +97,36 @@ class Forwarder:
             now_ns = clock()
             self.frames_in += 1
             self.bytes_in += len(frame)
-            if recorder:
+            if not self._admit(now_ns, link, frame) and recorder:
                 recorder.add(link.host, OUTBOUND, now_ns, frame)
-            self._admit(now_ns, link, frame)
         else:
             frames += 1
         if frames:
             self.intake.count(link, frames, now_ns, drained)
         return drained
 
-    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> None:
-        """Compute when a frame is due, or drop it."""
+    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> bool | None:
+        """Compute when a frame is due, or drop it; return whether a cut kept it from entering the network."""
         if frame[0] & 0xF0 != 0x40:
             self.drops["not_ip"] += 1
-            return
+            return None
         pair = link.route[frame[16:20]]
         if pair.dead_end:
             self.drops[pair.dead_end] += 1
-            return
+            return pair.dead_end == "cut"
         if link.limited:
             wait_ns = link.up_free_ns - now_ns
             if wait_ns > link.queue_ns:
                 self.drops["queue"] += 1
-                return
-            now_ns += int(len(frame) * link.byte_ns) + (wait_ns if wait_ns > 0 else 0)
+                return None
+            now_ns += int(len(frame) * link.up_byte_ns) + (wait_ns if wait_ns > 0 else 0)
             link.up_free_ns = now_ns
         delay_ns: int | None = pair.delay_ns
         if pair.uneven:
             delay_ns = pair.draw_delay_ns(self.network.draws)
         if delay_ns is None:
             self.drops["loss"] += 1
-            return
+            return None
         due_ns = now_ns + delay_ns
         if due_ns < pair.last_due_ns:
             due_ns = pair.last_due_ns
@@ -134,9 +134,10 @@ class Forwarder:
         held = self._held
         if len(held) >= MAX_IN_FLIGHT:
             self.drops["overload"] += 1
-            return
+            return None
         self._ordinal += 1
         heappush(held, (due_ns, self._ordinal, pair, frame, not pair.destination.limited))
+        return None
 
     def let_out(self) -> None:
         held, clock, write, histogram, recorder = self._held, self._clock, self._write, self.histogram, self.recorder
@@ -180,10 +181,23 @@ class Forwarder:
         if wait_ns > link.queue_ns:
             self.drops["queue"] += 1
             return
-        due_ns = arrival_ns + int(len(frame) * link.byte_ns) + (wait_ns if wait_ns > 0 else 0)
+        due_ns = arrival_ns + int(len(frame) * link.down_byte_ns) + (wait_ns if wait_ns > 0 else 0)
         link.down_free_ns = due_ns
         self._ordinal += 1
         heappush(self._held, (due_ns, self._ordinal, pair, frame, True))
+
+    def drop_in_flight(self, change: Reach) -> None:
+        """Drop the frames that are on the links of the pairs that a change reaches, not those that have passed them."""
+        held = self._held
+        kept = [
+            entry
+            for entry in held
+            if (entry[4] and entry[2].destination.limited)
+            or not change.reaches_pair(entry[2].source.host, entry[2].destination.host)
+        ]
+        self.drops["cut_in_flight"] += len(held) - len(kept)
+        heapify(kept)
+        held[:] = kept
 
     def note_lateness(self, lateness_ns: int) -> None:
         """Count a lateness of the loop that ends now and delayed no frame."""

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from topologies.model import Matrix
+from topologies.network import Link
+from topologies.timeline import Reach
 
 MS_NS = 1_000_000
 TABLE_SIZE = 1 << 16
@@ -37,7 +39,7 @@ class AccessLink:
         device: descriptor of the host's device.
         limited: whether the rate was ever limited. From then on frames always pass the queue, so that none overtakes
             those that wait there.
-        byte_ns: time to send a byte; 0 = unlimited.
+        up_byte_ns, down_byte_ns: time to send a byte in each direction; 0 = unlimited.
         queue_ns: longest time that a frame may wait.
         up_free_ns, down_free_ns: when each direction has sent what it holds.
         looked_ns: the instant before the poll after which the device was last read.
@@ -45,8 +47,8 @@ class AccessLink:
     """
 
     __slots__ = (
-        "byte_ns",
         "device",
+        "down_byte_ns",
         "down_free_ns",
         "empty_ns",
         "host",
@@ -54,23 +56,24 @@ class AccessLink:
         "looked_ns",
         "queue_ns",
         "route",
+        "up_byte_ns",
         "up_free_ns",
     )
 
-    def __init__(self, host: int, device: int, rate_mbit: float, queue_ms: float) -> None:
+    def __init__(self, host: int, device: int) -> None:
         self.host = host
         self.device = device
         self.limited = False
         self.up_free_ns = self.down_free_ns = 0
         self.looked_ns = self.empty_ns = 0
         self.route = Route(host)
-        self.set_rate(rate_mbit, queue_ms)
+        self.set_rates(0.0, 0.0, 0.0)
 
-    def set_rate(self, rate_mbit: float, queue_ms: float) -> None:
-        """Change the rate. Frames already in the queues leave at the old rate."""
-        self.byte_ns = 8000 / rate_mbit if rate_mbit else 0.0
+    def set_rates(self, up_mbit: float, down_mbit: float, queue_ms: float) -> None:
+        """Change the rates. Frames already in the queues leave at the old rates."""
+        self.up_byte_ns, self.down_byte_ns = (8000 / rate if rate else 0.0 for rate in (up_mbit, down_mbit))
         self.queue_ns = int(queue_ms * MS_NS)
-        self.limited = self.limited or bool(rate_mbit)
+        self.limited = self.limited or bool(up_mbit or down_mbit)
 
 
 class Pair:
@@ -164,15 +167,21 @@ class EmulatedNetwork:
         self._asked = asked
         self._addresses: list[bytes] = []
         self._host_of: dict[bytes, int] = {}
-        nobody = AccessLink(-1, -1, 0, 0)
+        nobody = AccessLink(-1, -1)
         self._nowhere = Pair(nobody, nobody)
         self._nowhere.dead_end = "unknown_destination"
         self._earlier: list[Route] = []
+        self._access: list[tuple[float, float]] = []
+        self._changes: tuple[Reach, ...] = ()
 
-    def add(self, link: AccessLink, address: str) -> None:
-        link.route.network = self
+    def add(self, link: AccessLink, address: str, rate_mbit: float = 0.0, queue_ms: float = 0.0) -> None:
+        """Add a host, whose link gets a rate and a queue, by the address at which others reach it."""
+        earlier = Route(link.host)
+        link.route.network = earlier.network = self
         self.links.append(link)
-        self._earlier.append(Route(link.host))
+        self._earlier.append(earlier)
+        self._access.append((0.0, 0.0))
+        self.set_access(link.host, rate_mbit, queue_ms)
         self._addresses.append(socket.inet_aton(address))
         self._host_of[self._addresses[-1]] = link.host
 
@@ -184,7 +193,12 @@ class EmulatedNetwork:
         pair = self._earlier[source].pop(address, None)
         if pair is None:
             pair = Pair(self.links[source], self.links[destination])
-        pair.set(*self._asked[:, source, destination].tolist())
+        asked = Link(*self._asked[:, source, destination].tolist())
+        for each in self._changes:
+            if each.reaches_pair(source, destination):
+                asked = each.change.alter(asked)
+        pair.set(asked.delay_ms, asked.jitter_ms, asked.loss_ratio)
+        pair.dead_end = "cut" if asked.is_cut else None
         if pair.uneven:
             pair.seed(self.draws.seed)
         self.links[source].route[address] = pair
@@ -198,9 +212,41 @@ class EmulatedNetwork:
     def set_pairs(self, asked: Matrix) -> None:
         """Change all pairs. Each is made again when its next frame comes."""
         self._asked = asked
+        self._forget_all()
+
+    def set_access(self, host: int, rate_mbit: float, queue_ms: float) -> None:
+        """Change a host's access link in both directions."""
+        self._access[host] = (rate_mbit, queue_ms)
+        self._set_rates(host)
+
+    def change(self, changes: tuple[Reach, ...]) -> None:
+        """Let these changes hold, and no others. Each pair is made again when its next frame comes."""
+        reached = {host for each in (*self._changes, *changes) for host in (*each.change.up, *each.change.down)}
+        self._changes = changes
+        self._forget_all()
+        for host in reached:
+            self._set_rates(host)
+
+    def _set_rates(self, host: int) -> None:
+        rate_mbit, queue_ms = self._access[host]
+        up = down = Link(rate_mbit=rate_mbit)
+        for each in self._changes:
+            up = each.change.alter(up) if host in each.change.up else up
+            down = each.change.alter(down) if host in each.change.down else down
+        self.links[host].set_rates(up.rate_mbit, down.rate_mbit, queue_ms)
+
+    def _forget_all(self) -> None:
+        """Remove all pairs; of a host's routes, those in use and those removed before, the smaller set is moved."""
         for link, earlier in zip(self.links, self._earlier, strict=True):
-            earlier.update(link.route)
-            link.route.clear()
+            route = link.route
+            if len(earlier) < len(route):
+                for address, pair in earlier.items():
+                    route.setdefault(address, pair)
+                earlier.clear()
+                link.route, self._earlier[link.host] = earlier, route
+            else:
+                earlier.update(route)
+                route.clear()
 
     def _forget(self, source: int, destination: int) -> None:
         """Remove a pair, so that it is made again when its next frame comes."""

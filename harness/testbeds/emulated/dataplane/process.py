@@ -29,7 +29,9 @@ from harness.testbeds.emulated.dataplane.faults import make_forwarder, make_netw
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
 from harness.testbeds.emulated.dataplane.links import AccessLink
+from harness.testbeds.emulated.dataplane.upcoming import Upcoming
 from peer.runtime.clock import UNDILATED, Clock
+from topologies.timeline import decode_changes
 
 TICK_NS = 5_000_000
 STALL_NS = 1_000_000
@@ -64,6 +66,7 @@ class Plane:
         self._gaps: list[Burst] = []
         self._bursts = dict.fromkeys(gauges.KINDS, 0)
         self._closed = False
+        self._upcoming = Upcoming((), 0, 0)
 
     def serve(self) -> None:
         """Execute the first command, which attaches the hosts, then forward until the end."""
@@ -98,8 +101,10 @@ class Plane:
             if now_ns >= next_tick_ns:
                 self._tick(now_ns, now_ns - next_tick_ns)
                 next_tick_ns = now_ns + TICK_NS
+            if now_ns >= self._upcoming.next_ns:
+                now_ns = self._change()
             if all_drained:
-                now_ns = self.sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns))
+                now_ns = self.sleep(min(forwarder.next_due_ns or next_tick_ns, next_tick_ns, self._upcoming.next_ns))
 
     def sleep(self, until_ns: int) -> int:
         """Wait for an instant or a readable descriptor, and return the instant afterwards."""
@@ -127,6 +132,16 @@ class Plane:
                 self._control.send(commands.encode(Reply(tally=self._tally)))
                 self._tally = None
         self._publish(now_ns)
+
+    def _change(self) -> int:
+        """Apply what is due of the scheduled changes, and return the instant afterwards."""
+        upcoming, forwarder = self._upcoming, self.forwarder
+        for change in upcoming.losses():
+            forwarder.drop_in_flight(change)
+        forwarder.network.change(upcoming.changes())
+        now_ns = self.clock.now_ns()
+        upcoming.note(now_ns)
+        return now_ns
 
     def _publish(self, now_ns: int) -> None:
         forwarder = self.forwarder
@@ -174,8 +189,8 @@ class Plane:
         network = make_network(commands.unwrap_matrices(descriptors[0]), command.seed, command.fault)
         for port in command.ports:
             device = tun.open_device(port)
-            link = AccessLink(port.host, device, command.rate_mbit[port.host], command.queue_ms[port.host])
-            network.add(link, port.address)
+            link = AccessLink(port.host, device)
+            network.add(link, port.address, command.rate_mbit[port.host], command.queue_ms[port.host])
             self._links[device] = link
             self._poll.register(device, select.EPOLLIN)
         self._devices = [port.device for port in command.ports]
@@ -199,7 +214,12 @@ class Plane:
 
     def _set_access(self, command: commands.SetAccess, _: list[int]) -> Reply:
         change = command.change
-        self.forwarder.network.links[change.host].set_rate(change.rate_mbit, change.queue_ms)
+        self.forwarder.network.set_access(change.host, change.rate_mbit, change.queue_ms)
+        return Reply()
+
+    def _schedule(self, command: commands.Schedule, descriptors: list[int]) -> Reply:
+        changes = decode_changes(commands.unwrap(descriptors[0]))
+        self._upcoming = Upcoming(changes, len(self._links), command.zero_ns)
         return Reply()
 
     def _start_capture(self, command: commands.StartCapture, descriptors: list[int]) -> Reply:
@@ -219,7 +239,7 @@ class Plane:
         self._tally = CaptureTally(
             recorder.records_written,
             recorder.records_dropped,
-            now.frames_in - before.frames_in,
+            now.frames_in - before.frames_in - (now.drops["cut"] - before.drops["cut"]),
             now.frames_out - before.frames_out,
         )
 
@@ -233,13 +253,15 @@ class Plane:
         devices = zip(self._links, self._devices, strict=True)
         summary = {**lateness.summarise(forwarder.histogram), "max": forwarder.lateness_max_ns}
         overruns = sum(tun.read_overruns(descriptor, device) for descriptor, device in devices)
-        return Reply(final=FinalCounters(forwarder.counters(), summary, overruns, self._realtime))
+        applied_ns = tuple(self._upcoming.applied_ns)
+        return Reply(final=FinalCounters(forwarder.counters(), summary, overruns, self._realtime, applied_ns))
 
     _handlers: ClassVar[dict[type, Callable[[Any, Any, list[int]], Reply | None]]] = {
         commands.Attach: _attach,
         commands.SetPair: _set_pair,
         commands.SetPairs: _set_pairs,
         commands.SetAccess: _set_access,
+        commands.Schedule: _schedule,
         commands.StartCapture: _start_capture,
         commands.StopCapture: _stop_capture,
         commands.Count: _count,
