@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +20,10 @@ from hypothesis import strategies as st
 from harness.experiment.inventory import Machine
 from harness.testbeds import remote
 from harness.testbeds.remote.probing import RoundTrips, pairs_of, sample_schedule, sweep_schedule
+from metrics.asked import direct_delays_ms
 from metrics.round_trips import SCHEMA, measure_phases, measured_underlay, read_round_trips
-from metrics.rundir import ClockOffset, Placement
+from metrics.rundir import ClockOffset, Placement, RunDir
+from tests.fabricate import Fabrication
 from topologies.generated import uniform_underlay
 
 PROBER = Path(remote.__file__).with_name("prober.py")
@@ -188,6 +191,28 @@ def test_the_measured_underlay_has_half_of_the_median_round_trip_of_the_idle_net
     assert (np.diag(found.delay_ms) == 0).all()
     assert found.hosts == asked.hosts
     assert not found.rate_mbit.any() and not found.loss_ratio.any()
+
+
+def run_without_shape(folder: Path, *pairs: tuple[int, int]) -> RunDir:
+    """A run of three nodes on a network that nobody shapes, with round trips of 8 ms between some nodes."""
+    run_dir = Fabrication(nodes=3, topics=1, messages=4).write(folder / "run")
+    manifest = json.loads((run_dir / "manifest.json").read_text()) | {"testbed": "remote", "can": ["probe"]}
+    (run_dir / "manifest.json").write_text(json.dumps(manifest))
+    run = RunDir(run_dir)
+    address = {place.node: place.wan_ip for place in run.plan.placement}
+    rows = [trip(0, 0, "before", 8.0) | {"src_ip": address[one], "dst_ip": address[other]} for one, other in pairs]
+    pq.write_table(table_of(*rows), run_dir / "round_trips.parquet")
+    return run
+
+
+def test_a_run_on_a_network_that_nobody_shapes_has_the_measured_delays(tmp_path: Path) -> None:
+    delays_ms = direct_delays_ms(run_without_shape(tmp_path, (0, 1), (1, 2), (2, 0)), 3)
+    assert delays_ms is not None
+    assert delays_ms.tolist() == [[0, 4, 4], [4, 0, 4], [4, 4, 0]]
+
+
+def test_an_unmeasured_pair_leaves_the_delays_unknown(tmp_path: Path) -> None:
+    assert direct_delays_ms(run_without_shape(tmp_path, (0, 1), (1, 2)), 3) is None
 
 
 # ------------------------------------------------------------------------------------------------- the handle
