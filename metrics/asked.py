@@ -289,8 +289,11 @@ def of_pairs(probes: pa.Table, matrix: npt.NDArray[Any], absent: float) -> npt.N
 
 
 def direct_delays_ms(run: RunDir, most_hosts: int) -> Floats | None:
-    """Return the (n, n) one-way delays between hosts; None if there are more than ``most_hosts``."""
-    return run.underlay.delay_ms if run.underlay.size <= most_hosts else None
+    """Return the (n, n) one-way delays between hosts; None if there are more than ``most_hosts``, or one is unknown."""
+    underlay = run.underlay
+    if underlay.size > most_hosts or np.isnan(underlay.delay_ms).any():
+        return None
+    return underlay.delay_ms
 
 
 def _queues_ms(underlay: Underlay) -> Floats:

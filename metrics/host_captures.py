@@ -140,7 +140,7 @@ def compare_captures(run_dir: Place) -> HostCaptures | None:
     """Compare the captures of a run; None if it should not have captures in hosts."""
     run = RunDir(run_dir)
     capture = run.experiment.get("capture", {})
-    asked = capture.get("enabled") and run.manifest.has_ability("capture")
+    asked = capture.get("enabled") and run.manifest.has_ability("certify")
     count = capture.get("checked_hosts", 0) if asked else 0
     sampled = choose_hosts(run.plan.seed, 1 + max(place.host for place in run.plan.placement), count)
     if not sampled:

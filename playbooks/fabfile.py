@@ -19,11 +19,12 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from harness.deployment import Deployment, build_package, make_token, nodes_by_machine
-from harness.deployment.checking import check_files, check_ports
+from harness.deployment.checking import check_files, check_ports, trial_folders
 from harness.errors import ExperimentError, TrellisError
 from harness.experiment.inventory import Machine, load_inventory
 from harness.planning import read_plan
 from harness.testbeds.registry import find_lack
+from harness.testbeds.remote.rehearsal import rehearse
 from harness.testbeds.remote.testbed import RemoteTestbed
 from metrics.rundir import Record, RunDirError, read_document
 from metrics.rundir.files import DEPLOYMENT_FILE
@@ -31,13 +32,17 @@ from metrics.rundir.files import DEPLOYMENT_FILE
 
 @task(help={"inventory": "the machines (TOML)"})
 def check(context: Context, inventory: str) -> None:
-    """Check all that a run needs of every machine: login, shell, Python, files, disk, and the ports between them."""
+    """Check all that a run needs of every machine: login, shell, Python, files, disk, ports, captures."""
     known = load_inventory(Path(inventory))
     with _connected_to_inventory(Path(inventory)) as deployment:
-        versions, facts = deployment.check_versions(), check_files(deployment)
-        check_ports(deployment, known.endpoints())
+        versions = deployment.check_versions()
+        with trial_folders(deployment):
+            facts = check_files(deployment)
+            check_ports(deployment, known.endpoints())
+            obstacle = rehearse(deployment, known)
         found = {name: msgspec.to_builtins(each) for name, each in versions.items()}
-        _show({name: {**found[name], **msgspec.to_builtins(each)} for name, each in facts.items()})
+        machines = {name: {**found[name], **msgspec.to_builtins(each)} for name, each in facts.items()}
+        _show(machines | {"captures": obstacle or "every machine captures"})
 
 
 @task(help={"inventory": "the machines (TOML)"})

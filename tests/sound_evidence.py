@@ -14,6 +14,7 @@ from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
 from metrics.host_captures import HostCaptures, HostCounts, Waits
 from metrics.probing import PHASES, Extreme, RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
+from metrics.round_trips import PhaseTrips
 from metrics.rundir import AppliedChange, Phase, RunDir
 from metrics.stalls import Late, Stalls
 from metrics.tables.evidence import read_emulation
@@ -65,6 +66,16 @@ WAITS = Waits(samples=1000, p50_ms=0.05, p99_ms=0.2, max_ms=0.3)
 IN_TIME_NODE = parts.LateCounts(samples=100, late=50, explained=0)
 SHORT = Spread(samples=1000, p50=0.1, p99=0.2, max=0.3)
 
+ROUND_TRIPS = PhaseTrips(
+    pairs=2,
+    silent=(),
+    sent=6,
+    received=6,
+    least_ms={("192.0.2.1", "192.0.2.2"): 10.0, ("192.0.2.2", "192.0.2.1"): 10.1},
+    p50_ms=10.5,
+    p99_ms=12.0,
+)
+
 SOUND = Evidence(
     traces=parts.Traces(nodes=5, incomplete={}, changes=0, scheduled_changes=0, dropped={}),
     documents=parts.Documents(hashed=5, edited=()),
@@ -74,7 +85,7 @@ SOUND = Evidence(
     carried=10,
     order=Outcome(tested=40, failed=0),
     frames=Outcome(tested=10, failed=0),
-    clocks=Outcome(tested=10, failed=0, worst=2 * MS),
+    clocks=parts.Clocks(tested=10, unresolved=0, error_ns=2 * MS, has_round_trips=False),
     uncaptured=False,
     frame_sets=parts.FrameSets(10, {"read but never sent": 0}),
     coverage=Outcome(tested=4, failed=0, total=100),
@@ -121,6 +132,12 @@ SOUND = Evidence(
         changes=(AppliedChange(SECOND, SECOND + 100_000), AppliedChange(2 * SECOND, 2 * SECOND)),
         asked_changes=2,
     ),
+    measured=parts.MeasuredNetwork(
+        pairs=2,
+        phases=dict.fromkeys(PHASES, ROUND_TRIPS),
+        asked_phases=PHASES,
+        wire_ms={("192.0.2.1", "192.0.2.2"): 7.0, ("192.0.2.2", "192.0.2.1"): 4.0},
+    ),
     busy=(0.4,) * 4,
     steal=(0.0,) * 4,
 )
@@ -151,6 +168,7 @@ def of_run(run: RunDir, fabrication: Fabrication) -> Evidence:
             "records": len(fabrication.packets), "plane_frames": counters["frames_in"] + counters["frames_out"]
         },
         clocks=Absent("one clock"),
+        measured=Absent("the network is compared with what was asked for"),
         emulation=read_emulation(run),
     )  # fmt: skip
 

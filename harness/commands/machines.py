@@ -12,7 +12,7 @@ from harness.testbeds.trial.opening import MOST_MACHINES, opened
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("count", type=int, metavar="N", help=f"how many machines, at most {MOST_MACHINES}")
-    parser.add_argument("--hosts", type=int, default=4, metavar="H", help="peers per machine (default 4)")
+    parser.add_argument("--hosts", type=int, default=4, metavar="H", help="peers per machine, at most 100 (default 4)")
     parser.add_argument("--for", type=float, dest="seconds", metavar="SECONDS", help="end after this time")
     parser.add_argument("--inventory", type=Path, metavar="FILE", help="write the inventory there as well")
 

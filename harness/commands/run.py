@@ -11,9 +11,10 @@ from pathlib import Path
 import msgspec
 
 from harness.commands.check import add_experiment_arguments
+from harness.deployment.errand import run_there
 from harness.doctor.collisions import current_collisions
 from harness.errors import ExperimentError
-from harness.experiment.inventory import load_inventory, save_inventory
+from harness.experiment.inventory import Machine, load_inventory, save_inventory
 from harness.experiment.loader import load_experiment
 from harness.interpreter import python_command
 from harness.interruption import run_stage
@@ -25,7 +26,7 @@ from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, e
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.terminal import say, say_json
 from harness.testbeds.emulated.work_folder import remove_work_folder
-from harness.testbeds.registry import TESTBEDS
+from harness.testbeds.registry import TESTBEDS, find_lack
 from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, Attempt, RunDir, Scope, Summary, write_document
 from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
 from metrics.storage import Place, local_path
@@ -36,6 +37,11 @@ RUNS = Path("runs")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment_arguments(parser)
     parser.add_argument("--testbed", choices=tuple(TESTBEDS), help="override the file's testbed")
+    parser.add_argument(
+        "--on",
+        metavar="INVENTORY[:MACHINE]",
+        help="run the testbed on a machine of an inventory (default: its first one), and analyse the run here",
+    )
     parser.add_argument("--repeat", type=int, default=1, metavar="R", help="make R runs with seeds N, N+1, ...")
     parser.add_argument(
         "--retry-host-stalls",
@@ -67,16 +73,17 @@ def run(arguments: argparse.Namespace) -> int:
     options = executor_options(arguments)
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
+    machine = find_machine(arguments.on, asked.testbed) if arguments.on else None
     verdicts = []
     remarked: set[str] = set()
     for seed in range(asked.seed, asked.seed + arguments.repeat):
         attempt: Attempt | None = None
         while True:
-            planned = _plan(arguments.file, overrides, seed)
+            planned = _plan(arguments.file, overrides, seed, here=machine is None)
             _print_remarks(planned, remarked)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
             with _saying_what_is_left(run_dir):
-                if status := perform_stage(asked.testbed, run_dir):
+                if status := _perform(asked.testbed, run_dir, machine):
                     return status  # the running stage has printed the reason
                 with step("tables and report"):
                     summary = analyse(run_dir, arguments.master, options)
@@ -89,10 +96,31 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
 
 
-def _plan(file: Path, overrides: list[str], seed: int) -> PlannedRun:
+def find_machine(text: str, testbed: str) -> Machine:
+    """Return the machine that ``--on`` names.
+
+    Args:
+        text: INVENTORY or INVENTORY:MACHINE.
+        testbed: of the experiment.
+
+    Raises:
+        ExperimentError: there is no such machine, or the testbed has machines of its own.
+    """
+    if find_lack(testbed, "inventory") is None:
+        raise ExperimentError("--on", f'testbed = "{testbed}" runs on the machines of the experiment\'s own inventory')
+    path, colon, name = text.rpartition(":") if not Path(text).exists() else (text, "", "")
+    machines = load_inventory(Path(path or text)).machines
+    chosen = [machine for machine in machines if machine.name == name or not colon]
+    if not chosen:
+        names = ", ".join(machine.name for machine in machines)
+        raise ExperimentError("--on", f"{path} has no machine {name}; it has {names}")
+    return chosen[0]
+
+
+def _plan(file: Path, overrides: list[str], seed: int, *, here: bool) -> PlannedRun:
     experiment = load_experiment(file, overrides, seed)
     with step("plan"):
-        return make_plan(experiment, file, overrides)
+        return make_plan(experiment, file, overrides, here=here)
 
 
 def _print_remarks(planned: PlannedRun, printed: set[str]) -> None:
@@ -125,6 +153,17 @@ def free_run_dir(name: str, seed: int) -> Path:
     first = RUNS / name / f"{now}-seed{seed}"
     others = (first.with_name(f"{first.name}-{number}") for number in count(2))
     return next(free for free in chain([first], others) if not free.exists())
+
+
+def _perform(testbed: str, run_dir: Path, machine: Machine | None) -> int:
+    """Run the running stage here, or on a machine; return its status."""
+    if machine is None:
+        return perform_stage(testbed, run_dir)
+
+    def show(line: str) -> None:
+        print(f"{machine.name}: {line}", file=sys.stderr, flush=True)
+
+    return run_there(machine, run_dir, show)
 
 
 def perform_stage(testbed: str, run_dir: Path) -> int:

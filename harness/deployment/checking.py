@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from harness.deployment.answers import StepError, words_on
-from harness.deployment.session import COMMAND_S, LINE_BYTES, MachineSession
+from harness.deployment.answers import StepError
+from harness.deployment.script import Script
+from harness.deployment.session import MachineSession
 
 if TYPE_CHECKING:
-    import paramiko  # type: ignore[import-untyped]
-
     from harness.deployment.fleet import Deployment
 
 Endpoint = tuple[str, int]
@@ -73,7 +72,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def check_files(deployment: Deployment) -> dict[str, Facts]:
-    """Write a file on every machine and fetch it again, as a run does.
+    """Write a file into every machine's ``trial_folders`` and fetch it again, as a run does.
 
     Raises:
         DeploymentError: the work folder cannot be used, a file differs, tar is missing, or the disk is nearly full.
@@ -102,21 +101,21 @@ def check_ports(deployment: Deployment, endpoints: Mapping[str, Collection[Endpo
             raise StepError(f"does not reach {', '.join(failed)}")
 
     with contextlib.ExitStack() as stack:
-        channels = deployment.each("listen on the peers' ports", lambda each: _listen(each, places[each.machine.name]))
-        for channel in channels.values():
-            stack.callback(channel.close)
+        scripts = deployment.each("listen on the peers' ports", lambda each: _listen(each, places[each.machine.name]))
+        for script in scripts.values():
+            stack.callback(script.close)
         deployment.each("reach the peers' ports", reach_others)
 
 
 def _check_files(session: MachineSession) -> Facts:
-    base = PurePosixPath(session.on_site("prepare", session.machine.work))
+    base = session.work.parent
     facts = msgspec.json.decode(session.run_python(_FACTS, str(base)), type=Facts)
     if facts.free_mib < LEAST_FREE_MIB:
         raise StepError(f"{base} has only {facts.free_mib:g} MiB of free space; {LEAST_FREE_MIB:g} MiB are needed")
     if "GNU tar" not in (said := session.run("tar --version")):
         raise StepError(f"its tar is not GNU tar: {said.strip() or 'no output'}")
     content = secrets.token_bytes(TRIAL_BYTES)
-    with _trial_folder(session, base), tempfile.TemporaryDirectory() as here:
+    with tempfile.TemporaryDirectory() as here:
         session.on_site("make", session.work / PurePosixPath(TRIAL).parent)
         session.put(session.work / TRIAL, content)
         session.fetch({TRIAL: "trial"}, Path(here), 4 * TRIAL_BYTES)
@@ -127,22 +126,25 @@ def _check_files(session: MachineSession) -> Facts:
 
 
 @contextlib.contextmanager
-def _trial_folder(session: MachineSession, base: PurePosixPath) -> Iterator[None]:
-    session.base = base
-    session.make_folder(held=False)
+def trial_folders(deployment: Deployment) -> Iterator[None]:
+    """Have a folder on every machine, as a run has.
+
+    Raises:
+        DeploymentError: the work folder cannot be used.
+    """
+    deployment.each("make a folder", lambda session: session.make_folder(held=True))
     try:
         yield
     finally:
-        session.remove_folder()
+        deployment.each("remove the folder", MachineSession.remove_folder)
 
 
-def _listen(session: MachineSession, places: Collection[str]) -> paramiko.Channel:
-    """Start a process that listens on the places until its channel is closed, and wait until it does."""
-    channel = session.open_channel(session.python_command("-c", _LISTEN, *places))
-    channel.settimeout(COMMAND_S)
-    if not channel.makefile("rb").readline(LINE_BYTES):
-        try:
-            raise StepError(words_on(channel))
-        finally:
-            channel.close()
-    return channel
+def _listen(session: MachineSession, places: Collection[str]) -> Script:
+    """Start a process that listens on the places until it is closed, and wait until it does."""
+    script = Script(session.open_channel(session.python_command("-c", _LISTEN, *places)))
+    try:
+        script.read_line()
+    except BaseException:
+        script.close()
+        raise
+    return script

@@ -6,17 +6,22 @@ from typing import IO
 import paramiko  # type: ignore[import-untyped]
 
 from harness.deployment.answers import StepError
-from harness.deployment.session import COMMAND_S, LINE_BYTES, MachineSession
+from harness.deployment.script import COMMAND_S, LINE_BYTES
+from harness.deployment.session import MachineSession
+from harness.machine.epoch import epoch_offset_ns
 from metrics.rundir import ClockOffset
 
 ROUNDS = 20
 
 _ECHO = """
 import sys, time
+now, real = time.monotonic_ns, time.time_ns
 while sys.stdin.buffer.readline():
-    sys.stdout.write(f"{time.time_ns()} {time.monotonic_ns()}\\n")
-    sys.stdout.flush()
+    _, middle, epoch = min((c - a, (a + c) // 2, b) for a, b, c in [(now(), real(), now()) for _ in range(5)])
+    print(epoch, middle, flush=True)
 """
+"""Both clocks are read at the same instant, as nearly as one of five attempts allows: traces are on one of them, and
+captures on the other."""
 
 
 def read_clock_offset(session: MachineSession) -> ClockOffset:
@@ -34,14 +39,20 @@ def read_clock_offset(session: MachineSession) -> ClockOffset:
     channel.settimeout(COMMAND_S)
     answers = channel.makefile("rb")
     try:
-        return min((_read_once(channel, answers) for _ in range(ROUNDS)), key=lambda offset: offset.error_ns)
+        epoch_ns = epoch_offset_ns()
+        return min((_read_once(channel, answers, epoch_ns) for _ in range(ROUNDS)), key=lambda offset: offset.error_ns)
     finally:
         channel.close()
 
 
 def merge_offsets(before: ClockOffset, after: ClockOffset) -> ClockOffset:
-    """Return one offset for the time between two readings: their middle, with an error that covers both."""
-    spread = abs(after.monotonic_ns - before.monotonic_ns) // 2
+    """Return one offset for the time between two readings: their middle, with an error that covers both.
+
+    Traces are on CLOCK_MONOTONIC, captures on CLOCK_REALTIME. The error covers what either has moved, so also a machine
+    whose clock was set meanwhile.
+    """
+    moved_ns = (after.monotonic_ns - before.monotonic_ns, after.realtime_ns - before.realtime_ns)
+    spread = -(-max(map(abs, moved_ns)) // 2)
     return ClockOffset(
         realtime_ns=(before.realtime_ns + after.realtime_ns) // 2,
         monotonic_ns=(before.monotonic_ns + after.monotonic_ns) // 2,
@@ -49,8 +60,7 @@ def merge_offsets(before: ClockOffset, after: ClockOffset) -> ClockOffset:
     )
 
 
-def _read_once(channel: paramiko.Channel, answers: IO[bytes]) -> ClockOffset:
-    epoch_ns = time.time_ns() - time.monotonic_ns()
+def _read_once(channel: paramiko.Channel, answers: IO[bytes], epoch_ns: int) -> ClockOffset:
     asked_ns = time.monotonic_ns()
     channel.sendall(b"\n")
     words = answers.readline(LINE_BYTES).split()

@@ -47,7 +47,7 @@ print(json.dumps({"python": platform.python_version(), "kernel": platform.releas
 
 
 class Versions(msgspec.Struct, frozen=True):
-    """The versions on a machine: of Python, of the kernel, and of the ``DEPENDENCIES`` that it has."""
+    """The versions on a machine: of Python, of the kernel, and of the packages that it has of those asked for."""
 
     python: str
     kernel: str
@@ -109,14 +109,13 @@ class Deployment:
     def connect(self) -> None:
         self.each("connect", MachineSession.open)
 
-    def probe(self) -> dict[str, Versions]:
+    def check_versions(self, dependencies: Sequence[str] = DEPENDENCIES) -> dict[str, Versions]:
+        """Return the versions on every machine. Refuse machines that lack a dependency, with the command for a fix."""
         decode = msgspec.json.Decoder(Versions).decode
-        return self.each("probe", lambda session: decode(session.run_python(_PROBE, *DEPENDENCIES)))
-
-    def check_versions(self) -> dict[str, Versions]:
-        """Return the versions on every machine. Refuse machines that cannot run a peer, with the command for a fix."""
-        versions = self.probe()
-        missing = {name: _missing(versions[name], session.machine) for name, session in self.sessions.items()}
+        versions = self.each("probe", lambda session: decode(session.run_python(_PROBE, *dependencies)))
+        missing = {
+            name: _missing(versions[name], session.machine, dependencies) for name, session in self.sessions.items()
+        }
         if refused := {name: text for name, text in missing.items() if text}:
             raise DeploymentError("check versions", refused)
         return versions
@@ -352,12 +351,12 @@ def words_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _missing(versions: Versions, machine: Machine) -> str:
-    """Return why the machine cannot run a peer, and the command that fixes it; empty = it can."""
+def _missing(versions: Versions, machine: Machine, dependencies: Sequence[str]) -> str:
+    """Return why the machine cannot run Trellis, and the command that fixes it; empty = it can."""
     if tuple(int(part) for part in versions.python.split(".")[:2]) < MIN_PYTHON:
         wanted = ".".join(map(str, MIN_PYTHON))
         return f"{machine.python} is Python {versions.python}; {wanted} or later is needed"
-    absent = [name for name in DEPENDENCIES if name not in versions.packages]
+    absent = [name for name in dependencies if name not in versions.packages]
     return (
         f"missing {', '.join(absent)}; run there: {machine.python} -m pip install {' '.join(absent)}" if absent else ""
     )

@@ -1,8 +1,9 @@
-"""The peer package as a file to ship: the same bytes for the same sources."""
+"""What is shipped to machines, as files: the same bytes for the same sources."""
 
 import gzip
 import io
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -13,7 +14,16 @@ from harness.deployment.workspace import hash_files
 DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
 """The packages that a peer imports besides the standard library (``[project] dependencies`` in pyproject.toml)."""
 
+STAGE_DEPENDENCIES = (
+    *DEPENDENCIES,
+    *("bcrypt", "cryptography", "fabric", "invoke", "paramiko", "mininet", "rich", "numpy", "pyarrow", "scapy"),
+)
+"""The packages that the running stage of a testbed imports besides (the extra ``harness`` in pyproject.toml)."""
+
 MIN_PYTHON = (3, 11)
+
+PARTS = ("peer", "topologies", "metrics", "harness")
+"""The packages of Trellis."""
 
 
 class Package(Struct, frozen=True):
@@ -30,6 +40,29 @@ def build_package(source: Path | None = None) -> Package:
     """
     source = source or Path(peer.__file__).parent
     contents = {str(Path("peer") / path.relative_to(source)): path.read_bytes() for path in source.rglob("*.py")}
+    return Package(_pack(contents), hash_files(contents))
+
+
+def pack_trellis() -> bytes:
+    """Return all packages of this checkout (or installation), with their data, as a gzipped tar."""
+    root = Path(peer.__file__).parents[1]
+    files = (path for part in PARTS for path in (root / part).rglob("*"))
+    return _pack(
+        {str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file() and _is_source(path)}
+    )
+
+
+def _is_source(path: Path) -> bool:
+    return "__pycache__" not in path.parts
+
+
+def pack_folder(folder: Path) -> bytes:
+    """Return the files of a folder as a gzipped tar."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return _pack({str(path.relative_to(folder)): path.read_bytes() for path in files})
+
+
+def _pack(contents: Mapping[str, bytes]) -> bytes:
     plain = io.BytesIO()
     with tarfile.open(fileobj=plain, mode="w") as archive:
         for name, content in sorted(contents.items()):
@@ -37,4 +70,4 @@ def build_package(source: Path | None = None) -> Package:
             member.size = len(content)
             member.mode = 0o644
             archive.addfile(member, io.BytesIO(content))
-    return Package(gzip.compress(plain.getvalue(), mtime=0), hash_files(contents))
+    return gzip.compress(plain.getvalue(), mtime=0)

@@ -17,13 +17,9 @@ from harness.deployment.archive import ArchiveError, extract
 from harness.deployment.connecting import make_connection, open_connection
 from harness.deployment.login_shell import wrap_command
 from harness.deployment.package import Package
+from harness.deployment.script import COMMAND_S, Script
 from harness.experiment.inventory import Machine
 from harness.interpreter import SAFE_PATH
-
-COMMAND_S = 60.0
-
-LINE_BYTES = 1 << 12
-"""The longest line that is read as an answer."""
 
 END_S = 15.0
 """How long an agent may take to end its peers and itself."""
@@ -120,7 +116,7 @@ class MachineSession:
         Raises:
             StepError: it was refused; the message has the machine's reason.
         """
-        channel = self._start_on_site(verb, *arguments)
+        channel = self._start_source(_WORKSPACE, verb, *map(str, arguments))
         try:
             channel.shutdown_write()
             answer = read_answer(channel, COMMAND_S)
@@ -130,11 +126,36 @@ class MachineSession:
             channel.close()
         return msgspec.json.decode(answer)
 
-    def _start_on_site(self, verb: str, *arguments: str | PurePosixPath) -> paramiko.Channel:
-        """Send the module on standard input: on the command line, every user could see it in the process list."""
-        words = ["-c", _READ_AND_RUN, str(len(_WORKSPACE)), verb, *map(str, arguments)]
-        channel = self.open_channel(self.python_command(*words))
-        channel.sendall(_WORKSPACE)
+    def start_script(self, source: bytes, *words: str) -> Script:
+        """Start Python source in the run's folder as a process of the run, which ends with this session.
+
+        Args:
+            source: reads its standard input after the source to its end, and ends then.
+            words: its arguments.
+        """
+        mark = shlex.quote(f"{workspace.RUN_VARIABLE}={self.work}")
+        return Script(
+            self._start_source(source, *words, before=f"cd {shlex.quote(str(self.work))} && exec env {mark} ")
+        )
+
+    def start_module(self, module: str, *words: str, path: PurePosixPath) -> Script:
+        """Start a module as a process of the run, which ends with this session; its output has standard error, too.
+
+        Args:
+            module: reads its standard input to its end, and ends then.
+            words: its arguments.
+            path: the folder that has the module's package.
+        """
+        variables = {workspace.RUN_VARIABLE: str(self.work), "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = shlex.join(["env", *map("=".join, variables.items())])
+        command = f"exec {environment} {self.python_command('-P', '-m', module, *words)}"
+        return Script(self.open_channel(command, combine=True))
+
+    def _start_source(self, source: bytes, *words: str, before: str = "") -> paramiko.Channel:
+        """Send the source on standard input: on the command line, every user could see it in the process list."""
+        command = self.python_command("-c", _READ_AND_RUN, str(len(source)), *words)
+        channel = self.open_channel(before + command)
+        channel.sendall(source)
         return channel
 
     def ship(self, package: Package) -> bool:
@@ -155,16 +176,17 @@ class MachineSession:
     def make_folder(self, *, held: bool) -> None:
         """Make the run's folder on the machine, which must not exist.
 
-        A ``held`` one is removed when this session ends for any reason, unless ``keep_folder`` is called before.
+        The work folder is prepared if ``ship`` has not done so. A ``held`` folder is removed when this session ends for
+        any reason, unless ``keep_folder`` is called before.
 
         Raises:
             StepError: it could not be made.
         """
+        if self.base is None:
+            self.base = PurePosixPath(self.on_site("prepare", self.machine.work))
         if held:
-            self._holder = self._start_on_site("hold", self.work)
-            self._holder.settimeout(COMMAND_S)
-            if not self._holder.makefile("rb").readline(LINE_BYTES):
-                raise StepError(words_on(self._holder))
+            self._holder = self._start_source(_WORKSPACE, "hold", str(self.work))
+            Script(self._holder).read_line()
         else:
             self.on_site("make", self.work)
         self._made = True

@@ -40,12 +40,12 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("underlay.queue_ms",), "queue"),
     Demand(("peer.send_queue_bytes", "peer.metrics", "supervision"), "processes"),
     Demand(("prometheus.enabled", "prometheus.scrape_interval_s"), "processes"),
-    Demand(("capture.enabled", "capture.snaplen_bytes", "verdict.wire_error_p99_ms"), "capture"),
+    Demand(("capture.enabled", "capture.snaplen_bytes"), "capture"),
+    Demand(("probes.packets_per_pair", "probes.during_per_s"), "probe"),
     Demand(
         (
-            "probes.packets_per_pair",
-            "probes.during_per_s",
             *(f"verdict.rtt_error_{limit}" for limit in ("p50_ms", "p50_ratio", "p99_ms", "p99_ratio")),
+            "verdict.wire_error_p99_ms",
             "verdict.lateness_p99_ms",
         ),
         "certify",

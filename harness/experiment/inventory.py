@@ -25,6 +25,9 @@ PEER_PORT = 9000
 METRICS_PORT = 9100
 """The port of the Prometheus endpoints, on the control network."""
 
+PROBE_PORT = 9300
+"""The UDP port of the probers on the machines of an inventory."""
+
 MAX_HOSTS_PER_ADDRESS = METRICS_PORT - PEER_PORT
 """Hosts that share an address differ by port; the peers' ports end where the metrics ports begin."""
 

@@ -33,28 +33,29 @@ from topologies.network import Network
 LONGEST_PROCESSING_MS = 60_000.0
 
 
-def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = ()) -> PlannedRun:
+def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = (), *, here: bool = True) -> PlannedRun:
     """Resolve every default, make all random draws, and predict what the run needs.
 
     Args:
         experiment: from ``load_experiment``.
         source: the experiment file; its paths are relative to its folder.
         overrides: the ``key=value`` with which it was loaded, for error messages.
+        here: whether the run is made on this machine.
 
     Raises:
         ExperimentError: the data is missing or invalid, or the run needs more than this machine has.
     """
     with naming_origin(source, overrides):
-        return _make_plan(experiment, source)
+        return _make_plan(experiment, source, here)
 
 
-def _make_plan(experiment: Experiment, source: Path) -> PlannedRun:
+def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
     if experiment.underlay.hosts is not None:
-        refuse_oversized(experiment, experiment.underlay.hosts)
+        refuse_oversized(experiment, experiment.underlay.hosts, here)
     underlay, provenance = make_underlay(experiment.underlay, source.parent, experiment.seed)
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
     check_rules(experiment)
-    refuse_oversized(experiment, underlay.size)
+    refuse_oversized(experiment, underlay.size, here)
     workload = draw_workload(experiment, underlay.size, source.parent)
     if not any(isinstance(action, Publish) for action in workload.schedule):
         raise ExperimentError(

@@ -61,8 +61,13 @@ def predict(experiment: Experiment, underlay: Underlay, interests: Interests, sc
     )
 
 
-def refuse_oversized(experiment: Experiment, hosts: int) -> None:
+def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> None:
     """Refuse a run that needs more than this machine has, before anything large is computed.
+
+    Args:
+        experiment: with every default resolved.
+        hosts: of the run.
+        here: whether the run is made on this machine. What planning itself needs is always refused.
 
     Raises:
         ExperimentError: the run needs too much; the message names the place and the numbers.
@@ -72,7 +77,7 @@ def refuse_oversized(experiment: Experiment, hosts: int) -> None:
     if testbed.limit is not None and hosts > testbed.limit.hosts:
         problem = f"expected at most {testbed.limit.hosts} hosts {testbed.limit.place}, got {hosts}"
         raise ExperimentError("$.underlay.hosts", problem)
-    if not testbed.here:
+    if not (here and testbed.here):
         return
     needs, has = estimate_needs(experiment, hosts).capacity, this_machine()
     for what, need, limit in (

@@ -31,7 +31,17 @@ from harness.stages.prometheus import (
 )
 from harness.stages.supervision import PartLostError, Supervision
 from harness.terminal import printable
-from harness.testbeds.base import Accounting, Certifying, Faulting, Findings, MakeTestbed, Recording, Setting, Testbed
+from harness.testbeds.base import (
+    Accounting,
+    Connected,
+    Faulting,
+    Findings,
+    MakeTestbed,
+    Probing,
+    Recording,
+    Setting,
+    Testbed,
+)
 from harness.testbeds.registry import TESTBEDS
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
@@ -249,6 +259,7 @@ class Execution:
             hashes=self.plan.hashes,
             problems=(*self.problems, *findings.problems, *_complaints(self.plan, self.run_dir)),
             capture_files=findings.capture_files,
+            uncaptured=findings.uncaptured,
             resources=self.resources,
             time_dilation=self.clock.dilation,
             deployment={name: text for name, text in msgspec.to_builtins(self.record).items() if text},
@@ -273,12 +284,14 @@ def run_planned(run_dir: Path) -> Manifest:
     with Deployment(testbed.machines(), run.record.folder, run_dir / LOGS_FOLDER, held=held) as deployment:
         with phase_log.phase("deploy"):
             run.deploy(deployment)
-        if isinstance(testbed, Certifying):
+            if isinstance(testbed, Connected):
+                testbed.connect(deployment)
+        if isinstance(testbed, Probing):
             with phase_log.phase("probe_before"):
                 testbed.probe("before")
         with run.recording(), run.scraping():
             run.perform(deployment)
-        if isinstance(testbed, Certifying) and not run.was_cut_short:
+        if isinstance(testbed, Probing) and not run.was_cut_short:
             with phase_log.phase("settle"):
                 time.sleep(SETTLE_S)
             with phase_log.phase("probe_after"), run.noting("no probes after the workload", "invalid"):

@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from harness.machine.epoch import epoch_offset_ns as epoch_offset_ns
 from harness.progress import step
 from metrics.processors import usable_processors
 from metrics.rundir import SCHEMA_VERSION, Manifest, Phase, write_document
@@ -29,7 +29,6 @@ _PACKAGES = (
     "pyarrow",
 )
 _PROGRAMS = {"iproute2": ("ip", "-V"), "openssh": ("sshd", "-V"), "prometheus": ("prometheus", "--version")}
-_CLOCK_SAMPLES = 200
 _ROOT = Path(__file__).parents[2]
 
 
@@ -51,15 +50,6 @@ class PhaseLog:
     def add(self, name: str, start_ns: int, end_ns: int) -> None:
         """Record a phase whose instants are known."""
         self.phases.append(Phase(name, start_ns, end_ns))
-
-
-def epoch_offset_ns() -> int:
-    """Return CLOCK_REALTIME - CLOCK_MONOTONIC: the sample between the two closest readings of the latter."""
-    samples = []
-    for _ in range(_CLOCK_SAMPLES):
-        before, now, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
-        samples.append((after - before, now - (before + after) // 2))
-    return min(samples)[1]
 
 
 def versions() -> dict[str, str]:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from harness.deployment import Deployment
 from harness.deployment.agents import Site
 from harness.experiment.inventory import Machine
 from harness.planning.plan import PlannedRun
@@ -16,12 +17,21 @@ Moment = Literal["before", "after"]
 
 
 class Findings(Struct, frozen=True):
-    """What a testbed recorded for the manifest. ``problems`` are (severity, sentence)."""
+    """What a testbed recorded for the manifest.
+
+    Attributes:
+        final_states: of the testbed's own processes.
+        counters: what it counted.
+        problems: (severity, sentence).
+        capture_files: relative to the run directory.
+        uncaptured: why it captured nothing although that was asked for; empty = it did, or the problems say why not.
+    """
 
     final_states: tuple[FinalState, ...] = ()
     counters: dict[str, int] = {}
     problems: tuple[tuple[str, str], ...] = ()
     capture_files: tuple[str, ...] = ()
+    uncaptured: str = ""
 
 
 class Setting(NamedTuple):
@@ -47,8 +57,8 @@ class Testbed(Protocol):
     """A testbed that has machines. Each method is called once, in this order.
 
     All files are written into the run directory. A method raises TestbedError if it fails; a failure that only spoils
-    the result is a problem in the findings. A testbed that does more has the methods of ``Certifying``, ``Recording``,
-    ``Faulting`` or ``Accounting``, too.
+    the result is a problem in the findings. A testbed that does more has the methods of ``Connected``, ``Probing``,
+    ``Recording``, ``Faulting`` or ``Accounting``, too.
     """
 
     def boot(self) -> None:
@@ -68,11 +78,19 @@ class Testbed(Protocol):
 
 
 @runtime_checkable
-class Certifying(Protocol):
-    """A testbed with the ability ``certify``: it measures the idle network."""
+class Connected(Protocol):
+    """A testbed that works on its machines itself."""
+
+    def connect(self, deployment: Deployment) -> None:
+        """Take the connections to the machines. Called when every peer is ready, before anything is measured."""
+
+
+@runtime_checkable
+class Probing(Protocol):
+    """A testbed with the ability ``probe``: it measures the round trips of its network."""
 
     def probe(self, moment: Moment) -> None:
-        """Certify the idle network. Called before the workload, and after it unless it was cut short."""
+        """Probe the idle network. Called before the workload, and after it unless it was cut short."""
 
 
 @runtime_checkable

@@ -5,7 +5,7 @@ is a function from parts of the evidence (``evidence.Evidence``) to a ``rule.Jud
 add one.
 """
 
-from metrics.checks import accounts, consistency, host_captures, machine, network, plane
+from metrics.checks import accounts, consistency, host_captures, machine, measured, network, plane
 from metrics.checks.rule import CheckRule
 from metrics.rundir import Check
 
@@ -15,6 +15,7 @@ RULES: tuple[CheckRule, ...] = (
     *consistency.RULES,
     *accounts.RULES,
     *network.RULES,
+    *measured.RULES,
     *plane.RULES,
     *host_captures.RULES,
     *machine.RULES,

@@ -13,6 +13,7 @@ from metrics.first_packets import IntroductionAttempt
 from metrics.host_captures import HostCaptures
 from metrics.probing import Sweep
 from metrics.recount import Recount
+from metrics.round_trips import PhaseTrips
 from metrics.rundir import AppliedChange, Phase
 from metrics.stalls import Late, Stalls
 
@@ -83,6 +84,15 @@ class FrameSets(Struct, frozen=True):
     unmatched: dict[str, int]  # hops, by what they lack
 
 
+class Clocks(Struct, frozen=True):
+    """Hops between machines with clocks of their own."""
+
+    tested: int
+    unresolved: int  # those that took no longer than the error of their machines' clocks
+    error_ns: int  # the largest such error
+    has_round_trips: bool  # whether the round trips between the machines were measured
+
+
 class Captures(Struct, frozen=True):
     """Packets in the capture files, and what the data plane counted."""
 
@@ -90,7 +100,7 @@ class Captures(Struct, frozen=True):
     dropped: int  # records that are missing, by the files
     truncated: int  # files that are cut off
     not_understood: int  # packets that could not be read
-    plane_frames: int | None  # frames that the data plane read and wrote; None = the manifest has no such counters
+    plane_frames: int | Absent  # frames that the data plane read and wrote
     plane_dropped: int  # records that the data plane dropped
 
 
@@ -207,6 +217,15 @@ class Emulation(Struct, frozen=True):
     asked_changes: int = 0  # how many should have been
 
 
+class MeasuredNetwork(Struct, frozen=True):
+    """What a run recorded of a network that nobody emulates. Pairs are of addresses."""
+
+    pairs: int  # that should have been probed
+    phases: dict[str, PhaseTrips] | None  # those with probes; None = no ``round_trips.parquet``
+    asked_phases: tuple[str, ...]  # in which the experiment asks for probes
+    wire_ms: dict[tuple[str, str], float] | Absent  # the shortest delay of a frame by the captures
+
+
 class Evidence(Struct, frozen=True):
     """The parts of a run that the checks judge; an absent part says why the run has nothing of the kind.
 
@@ -223,7 +242,7 @@ class Evidence(Struct, frozen=True):
         Outcome | Absent
     )  # sent, by complete traces, on connections that no crash broke; those that were never read fail
     documents: Documents | Absent  # that have a hash in the manifest
-    clocks: Outcome | Absent  # hops between machines; those within their clocks' error fail; worst: the largest, ns
+    clocks: Clocks | Absent
     uncaptured: bool | Absent  # whether there is no capture, although there should be one
     frame_sets: FrameSets | Absent
     coverage: Outcome | Absent  # bytes of streams at each end, by traces and captures; total by the captures
@@ -242,5 +261,6 @@ class Evidence(Struct, frozen=True):
     node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
     node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on
     emulation: Emulation | Absent
+    measured: MeasuredNetwork | Absent
     busy: tuple[float, ...] | Absent  # the processors' share in the seconds of the workload and of the cool-down
     steal: tuple[float, ...] | Absent  # the hypervisor's likewise

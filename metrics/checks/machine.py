@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from metrics.checks.evidence import Emulation, Outcome, Spread
+from metrics.checks.evidence import Clocks, Emulation, Spread
 from metrics.checks.rule import Judgement, Limit, Rules, at_most, few_late, none_of, share_at_most
 from metrics.rundir import SUSPECT
 
@@ -47,18 +47,19 @@ def throttled(emulation: Emulation) -> Judgement:
 
 
 @RULES.add("certificate", SUSPECT, scope="deliveries")
-def clocks(clocks: Outcome) -> Judgement:
-    """Fails if (``remote``) frames between two machines took less time than the uncertainty of their clocks. ``worst``
-    is the largest uncertainty, by which any delay between machines may be wrong
-    ([remote-testbed.md](remote-testbed.md)).
+def clocks(clocks: Clocks) -> Judgement:
+    """Fails if (``remote``) frames between two machines took less time than the uncertainty of their clocks, and the
+    round trips between the machines were not measured. ``worst`` is the largest uncertainty, by which any delay between
+    machines may be wrong ([remote-testbed.md](remote-testbed.md)).
 
-    Such delays are below the resolution.
+    Such delays are below the resolution. With measured round trips, the sum of the delays there and back is known, and
+    only its division into the two is unsure.
     """
-    worst_ms, unresolved = clocks.worst / 1e6, clocks.failed
+    worst_ms, unresolved = clocks.error_ns / 1e6, clocks.unresolved
     detail = f"delays between machines, and latencies, are known to within {worst_ms:.3g} ms by their clocks"
     if unresolved:
         detail += f"; {unresolved:,} of {clocks.tested:,} frames between machines took no longer than that"
-    return none_of(clocks.tested, unresolved, "ms", detail, worst_ms)
+    return none_of(clocks.tested, 0 if clocks.has_round_trips else unresolved, "ms", detail, worst_ms)
 
 
 @RULES.add("overload", SUSPECT, RECEIVE_P99, grave=True, things="frames")

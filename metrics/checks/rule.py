@@ -27,7 +27,7 @@ GRAVE_FACTOR = 10
 FLOOR = 0.5
 """A check that tests a smaller part of its material is not judged, unless its rule sets another floor."""
 
-SCOPES = {"certificate": "network", "overload": "machine", "consistency": "frames"}
+SCOPES = {"certificate": "network", "measured": "network", "overload": "machine", "consistency": "frames"}
 """The part of the verdict's scope that the checks of each section belong to, unless their rule names another one."""
 
 _NS = {"ms": 1e6, "s": 1e9}

@@ -40,7 +40,7 @@ SCHEMA_VERSION = 1
 """The version of the run directory: raise it when files change so that programs of the version before misread them."""
 
 
-_EARLIER_ABILITIES = {"emulated": ("capture", "certify"), "simulated": ("simulate",)}
+_EARLIER_ABILITIES = {"emulated": ("shape", "capture", "probe", "certify"), "simulated": ("shape", "simulate")}
 """What the analysis asks of testbeds whose manifests do not say it, by name."""
 
 
@@ -231,6 +231,8 @@ class Manifest(Struct, frozen=True):
 
     ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
 
+    ``uncaptured`` is why a testbed that can capture did not, although the experiment asks for it; empty = it did.
+
     ``can`` are the abilities of the testbed; None in manifests of earlier versions, so ask ``has_ability``.
     """
 
@@ -251,6 +253,7 @@ class Manifest(Struct, frozen=True):
     deployment: dict[str, str] = field(default_factory=dict)
     schema_version: Count = 0
     can: tuple[Text, ...] | None = None
+    uncaptured: Text = ""
 
     def __post_init__(self) -> None:
         self.timeline.require_bounded()

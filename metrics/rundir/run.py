@@ -88,12 +88,22 @@ class RunDir:
 
     @cached_property
     def underlay(self) -> Underlay:
+        """The network: what was asked for, or what was measured if the testbed shapes none."""
         from topologies.model import Underlay
 
         found = self._read(files.UNDERLAY_FILE, Underlay.from_json)
         if (most := max(place.host for place in self.plan.placement)) >= found.size:
             raise DamagedError(self.path / files.PLAN_FILE, ValueError(f"host {most} of {found.size} in the underlay"))
-        return found
+        if self.manifest.has_ability("shape"):
+            return found
+        return self._measured(found)
+
+    def _measured(self, asked: Underlay) -> Underlay:
+        """Return the underlay with the delays that were measured, where nobody shaped the network."""
+        from metrics.round_trips import SCHEMA, measured_underlay, read_round_trips
+
+        rows = read_round_trips(self.path)
+        return measured_underlay(asked, SCHEMA.empty_table() if rows is None else rows, self.plan.placement)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

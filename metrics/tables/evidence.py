@@ -20,6 +20,7 @@ from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.recount import count_changes, recount
+from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
@@ -43,7 +44,7 @@ class Found(NamedTuple):
 
     messages: MessageEvidence
     hops: HopEvidence
-    transits: parts.Transits | None
+    transits: parts.Transits | Absent | None
     links: parts.Links | None
     host_captures: HostCaptures | None
     accounts: AccountEvidence
@@ -68,8 +69,8 @@ def gather(
     messages, hops = found.messages, found.hops
     busy, steal = read_load(run)
     simulated = run.manifest.has_ability("simulate")
-    opaque = is_opaque(run, hops)
-    packets = found.transits.sent if found.transits is not None else None
+    opaque, measured = is_opaque(run, hops), read_measured(run)
+    packets = None if found.transits is None or isinstance(found.transits, Absent) else found.transits.sent
     evidence = parts.Evidence(
         traces=parts.Traces(
             nodes=len(run.nodes),
@@ -91,10 +92,11 @@ def gather(
         order=hops.order,
         frames=hops.frames,
         documents=_documents(run),
-        clocks=hops.clocks if run.clocks else Absent("all processes of the run read the same clock"),
+        clocks=_clocks(run, hops.clocks, measured),
         host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
         accounts=found.accounts.accounts,
         emulation=read_emulation(run, pairs_in_time(run)),
+        measured=measured,
         busy=busy,
         steal=steal,
         **_captured(run, incomplete, staging, found),
@@ -120,7 +122,10 @@ def without_frames(evidence: parts.Evidence) -> parts.Evidence:
     """The evidence of peers whose frames are not known: the parts about frames are absent by design."""
     reason = Absent("the program (peer.command) neither writes nor traces frames that Trellis knows")
     present = (name for name in _ABOUT_FRAMES if not isinstance(getattr(evidence, name), Absent))
-    return msgspec.structs.replace(evidence, **dict.fromkeys(present, reason))
+    replaced: dict[str, Any] = dict.fromkeys(present, reason)
+    if not isinstance(evidence.measured, Absent):
+        replaced["measured"] = msgspec.structs.replace(evidence.measured, wire_ms=reason)
+    return msgspec.structs.replace(evidence, **replaced)
 
 
 _ABOUT_FRAMES = (
@@ -170,6 +175,8 @@ def lacks_captures(run: RunDir) -> Absent | None:
     """Why a run has no captures; None if it has some."""
     if run.captures:
         return None
+    if run.manifest.uncaptured:
+        return Absent(run.manifest.uncaptured)
     if not run.manifest.has_ability("capture"):
         return Absent(f"the {run.manifest.testbed} testbed captures no packets")
     if not run.experiment.get("capture", {}).get("enabled", False):
@@ -234,6 +241,43 @@ def _changes(run: RunDir) -> dict[str, Any]:
     }
 
 
+def read_measured(run: RunDir) -> parts.MeasuredNetwork | Absent:
+    """Read what a run recorded of a network that it did not make."""
+    if run.manifest.has_ability("shape"):
+        return Absent(f"the network of the {run.manifest.testbed} testbed is compared with what was asked for")
+    if not run.manifest.has_ability("probe"):
+        return Absent(f"the {run.manifest.testbed} testbed measures no round trips")
+    rows = read_round_trips(run.path)
+    addresses = [place.wan_ip for place in run.plan.placement]
+    shared = {address for address in addresses if addresses.count(address) > 1}
+    several = len(set(addresses))
+    sampled = float(run.experiment.get("probes", {}).get("during_per_s", 0)) > 0
+    return parts.MeasuredNetwork(
+        pairs=several * (several - 1) + len(shared),
+        phases=None if rows is None else measure_phases(rows),
+        asked_phases=tuple(phase for phase in PHASES if sampled or phase != "during"),
+        wire_ms=lacks_captures(run) or _least_wire_ms(run),
+    )
+
+
+def _clocks(run: RunDir, unresolved: parts.Outcome, measured: parts.MeasuredNetwork | Absent) -> parts.Clocks | Absent:
+    if not run.clocks:
+        return Absent("all processes of the run read the same clock")
+    known = not isinstance(measured, Absent) and bool(measured.phases)
+    return parts.Clocks(unresolved.tested, unresolved.failed, round(unresolved.worst), has_round_trips=known)
+
+
+def _least_wire_ms(run: RunDir) -> dict[tuple[str, str], float]:
+    """The shortest delay of a frame from one node's address to another's, by the captures."""
+    hops = read_columns(run, "hops", "src_node", "dst_node", "d_wire_ns").drop_null()
+    least = hops.group_by(["src_node", "dst_node"]).aggregate([("d_wire_ns", "min")])
+    addresses = {place.node: place.wan_ip for place in run.plan.placement}
+    return {
+        (addresses[row["src_node"]], addresses[row["dst_node"]]): row["d_wire_ns_min"] / 1e6
+        for row in least.to_pylist()
+    }
+
+
 def pairs_in_time(run: RunDir) -> Bools:
     """(n, n) the pairs of hosts with packets in the judged span, of which at most 1 % were late, and none was lost."""
     found: Bools = np.zeros((run.underlay.size, run.underlay.size), np.bool_)
@@ -279,7 +323,11 @@ def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
         pc.sum(interfaces[column]).as_py() or 0 for column in ("packets", "dropped", "n_not_understood")
     )
     truncated = len(interfaces.filter(interfaces["truncated"])["pcap_file"].unique())
-    plane_frames = counters["frames_in"] + counters["frames_out"] if "frames_in" in counters else None
+    plane_frames: int | Absent = Absent(
+        "the manifest has no count of a data plane's frames", due=run.manifest.has_ability("certify")
+    )
+    if "frames_in" in counters:
+        plane_frames = counters["frames_in"] + counters["frames_out"]
     return parts.Captures(records, dropped, truncated, not_understood, plane_frames, counters.get("records_dropped", 0))
 
 

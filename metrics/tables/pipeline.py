@@ -13,6 +13,7 @@ from metrics.adversaries import read_adversaries, read_behaviours
 from metrics.asked import Access, read_changes
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
+from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.host_captures import compare_captures
 from metrics.measures.snapshots import measure_overlay
@@ -161,8 +162,10 @@ class Pipeline:
     def _save_pairs(self) -> None:
         """What became of each packet between two hosts, if there is a capture."""
         run, folder = self._run, self._staging / "transits"
-        self.transits: Transits | None = None
-        if not run.captures:
+        self.transits: Transits | Absent | None = None
+        if run.captures and not run.manifest.has_ability("shape"):
+            self.transits = Absent("nothing was asked of the network between the machines")
+        if not run.captures or self.transits is not None:
             self._save_small("pairs", [])
             return
         access = Access.of(run)

@@ -267,7 +267,7 @@ def test_a_step_names_the_machines_that_failed_and_their_words(tmp_path: Path):
         with Deployment([good, lame], "r", tmp_path / "logs") as deployment:
             deployment.connect()
             with pytest.raises(DeploymentError) as caught:
-                deployment.probe()
+                deployment.check_versions()
         assert set(caught.value.results_by_machine) == {"m1"}
         assert "/no/python" in str(caught.value)
 

@@ -92,7 +92,7 @@ def test_an_account_without_a_shell_is_named(tmp_path: Path):
     ):
         deployment.connect()
         with pytest.raises(DeploymentError, match="m: the login shell ran no command: no output"):
-            deployment.probe()
+            deployment.check_versions()
 
 
 @sandboxed

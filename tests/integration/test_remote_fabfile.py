@@ -43,7 +43,8 @@ def test_check_ship_and_clocks_reach_every_machine(tmp_path: Path):
         inventory = write_inventory(tmp_path / "inventory.toml", [machine for _, machine in fleet])
         checked = fab("check", "--inventory", str(inventory))
         assert checked.returncode == 0, checked.stderr
-        assert set(answer := json.loads(checked.stdout)) == {"m0", "m1"}
+        assert set(answer := json.loads(checked.stdout)) == {"m0", "m1", "captures"}
+        assert answer["captures"] == "every machine captures"
         assert answer["m0"]["free_mib"] > 0
         assert answer["m0"]["login_shell"] == "/bin/sh"
         assert [box.files(machine.work) for box, machine in fleet] == [[], []], "a check leaves nothing"
@@ -87,6 +88,27 @@ def test_check_names_a_port_that_cannot_be_used_or_reached(tmp_path: Path):
         subprocess.run([*box.enter, "ip", "route", "add", "blackhole", f"{other.address}/32"], check=True)
         said = check_fails(inventory)
         assert said.startswith(f"reach the peers' ports failed on m0: does not reach m1 at {other.address}:9000 (")
+
+
+@sandboxed
+def test_check_names_an_address_that_does_not_answer_to_the_probers(tmp_path: Path):
+    with machines(tmp_path, 2) as [(box, first), (other, second)]:
+        inventory = write_inventory(tmp_path / "inventory.toml", [first, second])
+        subprocess.run([*box.enter, "ip", "rule", "add", "ipproto", "udp", "prohibit"], check=True)
+        said = check_fails(inventory)
+        assert said.startswith(f"probe failed on m0: no answer at UDP port 9300 of {other.address}; m1: ")
+
+
+@sandboxed
+def test_check_says_why_packets_cannot_be_captured(tmp_path: Path):
+    with machines(tmp_path, 1) as [(box, machine)]:
+        [server] = box.servers()
+        for name in ("tcpdump", "dumpcap"):
+            hide = ["nsenter", "-t", server, "--mount", "mount", "--bind", "/dev/null", f"/usr/bin/{name}"]
+            subprocess.run(hide, check=True)
+        checked = fab("check", "--inventory", str(write_inventory(tmp_path / "inventory.toml", [machine])))
+        said = json.loads(checked.stdout)["captures"]
+        assert said == "m0 cannot capture: tcpdump is not installed; dumpcap is not installed"
 
 
 @sandboxed

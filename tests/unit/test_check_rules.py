@@ -25,14 +25,15 @@ from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
 from metrics.host_captures import HostCounts, Waits
-from metrics.probing import Extreme
+from metrics.probing import PHASES, Extreme
 from metrics.recount import Recount
+from metrics.round_trips import PhaseTrips
 from metrics.rundir import FAILED, INVALID, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, AppliedChange, Scope
 from metrics.stalls import Late, is_the_hosts
 from metrics.summary import find_scope
 from metrics.tables.evidence import without_frames
 from tests.fabricate import SECOND
-from tests.sound_evidence import MS, SHORT, SOUND, change, failures, span, sweep
+from tests.sound_evidence import MS, ROUND_TRIPS, SHORT, SOUND, change, failures, span, sweep
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "fabricated-summary.json"
 PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
@@ -115,6 +116,14 @@ def test_checks_of_a_sound_run_all_hold() -> None:
 
 
 HOST_PACKETS = "host_capture_packets", "invalid"
+THERE, BACK = ROUND_TRIPS.least_ms
+
+
+def trips(phase: str, **changes: Any) -> dict[str, PhaseTrips]:
+    """The round trips of all phases, those of one of them with changes."""
+    return dict.fromkeys(PHASES, ROUND_TRIPS) | {phase: structs.replace(ROUND_TRIPS, **changes)}
+
+
 LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late(11, 0))
 
 
@@ -153,7 +162,12 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
         ("emulation", {"sweeps": None}, "certificate", "invalid"),
         ("emulation", {"first_packets": None}, "first_packet", "suspect"),
         ("emulation", {"spans": tuple(span(n, intake_counts=None) for n in range(5))}, "plane_intake", "invalid"),
-        ("clocks", {"failed": 1}, "clocks", "suspect"),
+        ("clocks", {"unresolved": 1}, "clocks", "suspect"),
+        ("measured", {"phases": trips("before", silent=(THERE,))}, "round_trips_before", "suspect"),
+        ("measured", {"phases": trips("after", silent=(THERE,))}, "round_trips_after", "suspect"),
+        ("measured", {"phases": trips("after", least_ms={THERE: 12.1, BACK: 10.1})}, "round_trips_kept", "suspect"),
+        ("measured", {"phases": trips("after", least_ms={THERE: 7.9, BACK: 10.1})}, "round_trips_kept", "suspect"),
+        ("measured", {"wire_ms": {THERE: 3.9, BACK: 4.0}}, "captured_round_trips", "suspect"),
         ("transits", {"plain_lost": 1}, "packets_arrive", "suspect"),
         ("transits", {"invented": 1}, "packets_arrive", "suspect"),
         ("transits", {"plain_lost": 2}, "packets_arrive", "invalid"),
@@ -167,6 +181,38 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
 )
 def test_each_fault_is_found_by_its_check_alone(part: str, changed: Any, name: str, severity: str) -> None:
     assert failures(change(SOUND, **{part: changed})) == {name: severity}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"phases": trips("after", least_ms={THERE: 11.9, BACK: 8.2})},
+        {"wire_ms": {THERE: 4.1, BACK: 4.0}},
+        {"wire_ms": {THERE: 50.0, BACK: 60.0}},
+        {"phases": trips("during", received=1)},
+    ],
+)
+def test_what_a_real_network_may_do_is_no_fault(changes: dict[str, Any]) -> None:
+    assert failures(change(SOUND, measured=changes)) == {}
+
+
+def test_short_delays_are_no_fault_where_round_trips_were_measured() -> None:
+    assert failures(change(SOUND, clocks={"unresolved": 1, "has_round_trips": True})) == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"phases": None}, {*(f"round_trips_{phase}" for phase in PHASES), "round_trips_kept", "captured_round_trips"}),
+        ({"phases": {"before": ROUND_TRIPS}}, {"round_trips_during", "round_trips_after", "round_trips_kept"}),
+        ({"pairs": 3}, {"round_trips_before", "round_trips_after", "round_trips_kept"}),
+        ({"wire_ms": {THERE: 7.0}}, {"captured_round_trips"}),
+    ],
+)
+def test_a_network_that_was_not_measured_is_not_judged(changes: dict[str, Any], names: set[str]) -> None:
+    checks = check_run(change(SOUND, measured=changes))
+    assert {check.name for check in checks if check.outcome == NOT_JUDGED} == names
+    assert find_scope(checks).network == NOT_JUDGED
 
 
 def test_a_run_without_capture_fails_only_where_one_was_asked_for() -> None:
@@ -383,7 +429,8 @@ def test_a_sweep_of_which_too_few_pairs_answered_is_not_judged(answered: int, ou
 @pytest.mark.parametrize(("asked", "outcome"), [((), NOT_APPLICABLE), (("during",), NOT_JUDGED)])
 def test_a_phase_without_probes_is_not_judged_if_the_experiment_asks_for_them(asked: Any, outcome: str) -> None:
     found = change(SOUND, emulation={"sweeps": {}, "asked_sweeps": asked})
-    checks = [check for check in check_run(found) if check.name.endswith("_during")]
+    names = ("rtt_error_p50_during", "rtt_error_p99_during", "probes_returned_during")
+    checks = [check for check in check_run(found) if check.name in names]
     assert len(checks) == 3
     assert {check.outcome for check in checks} == {outcome}
 

@@ -27,7 +27,7 @@ from harness.planes.registry import PLANES
 from harness.planning import make_plan, prediction, write_plan
 from harness.stages import execution
 from harness.testbeds import base, emulated
-from harness.testbeds.base import Accounting, Certifying, Findings, Recording
+from harness.testbeds.base import Accounting, Findings, Probing, Recording
 from harness.testbeds.description import ABILITIES, Ability, Description, HostLimit
 from harness.testbeds.emulated import testbed as emulated_testbed
 from harness.testbeds.registry import DEFAULT, TESTBEDS, find_lack
@@ -80,8 +80,8 @@ def test_without_a_reason_users_are_told_which_testbeds_can(monkeypatch: pytest.
 
 
 def test_a_description_that_contradicts_itself_is_refused() -> None:
-    with pytest.raises(ValueError, match="testbed remote: capture in both can and cannot"):
-        replace(TESTBEDS["remote"], can=frozenset({"capture"}))
+    with pytest.raises(ValueError, match="testbed remote: dilate in both can and cannot"):
+        replace(TESTBEDS["remote"], can=frozenset({"dilate"}))
 
 
 @pytest.mark.parametrize("name", TESTBEDS)
@@ -100,7 +100,7 @@ def test_a_testbed_does_what_its_description_says(name: str) -> None:
     made = get_type_hints(resolve_name(testbed.testbed))["return"]
     assert deviations(base.Testbed, made) == []
     abilities: tuple[tuple[type, set[Ability]], ...] = (
-        (Certifying, {"certify"}),
+        (Probing, {"probe"}),
         (Recording, {"certify", "capture"}),
     )
     for protocol, needed in abilities:
@@ -120,7 +120,7 @@ def test_a_plane_has_the_interface(name: str) -> None:
 
 
 def test_a_plane_without_a_method_is_noticed() -> None:
-    assert deviations(Certifying, Experiment) == ["probe"]
+    assert deviations(Probing, Experiment) == ["probe"]
     assert deviations(Accounting, type("Other", (), {"resources": lambda self, more: {}})) == ["resources"]
 
 
@@ -227,6 +227,7 @@ def test_a_run_elsewhere_may_need_more_than_this_machine_has(
     if here:
         with pytest.raises(ExperimentError, match="4 hosts need 1 processes, this machine has 0"):
             make_plan(bench, tmp_path / "x.toml")
+        make_plan(bench, tmp_path / "x.toml", here=False)
     else:
         make_plan(bench, tmp_path / "x.toml")
 
@@ -426,10 +427,14 @@ def manifest_of(testbed: str, can: tuple[str, ...] | None) -> Manifest:
     return Manifest("r", testbed, 0, 0, (), (), {}, {}, {}, {}, can=can)
 
 
-@pytest.mark.parametrize("name", ["emulated", "simulated", "remote"])
-@pytest.mark.parametrize("ability", ["capture", "certify", "simulate"])
+@pytest.mark.parametrize("name", ["emulated", "simulated"])
+@pytest.mark.parametrize("ability", ["shape", "capture", "certify", "simulate"])
 def test_a_manifest_of_an_earlier_version_has_the_abilities_of_its_testbed(name: str, ability: Ability) -> None:
     assert manifest_of(name, None).has_ability(ability) == (ability in TESTBEDS[name].can)
+
+
+def test_the_remote_testbed_of_earlier_versions_could_not_capture() -> None:
+    assert not manifest_of("remote", None).has_ability("capture")
 
 
 def test_a_manifest_says_what_its_testbed_could() -> None:

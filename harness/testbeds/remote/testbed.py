@@ -1,31 +1,39 @@
 """The remote testbed at work.
 
-Nothing is emulated, so nothing is certified or captured: the traces of the peers are the only data, and the findings
-say so. Delays between machines are as exact as the offsets of their clocks, which the deployment estimates.
+Nothing is emulated: the run shows what the network was, not whether it was what somebody asked for. Round trips are
+measured before, during and after the workload, and the machines capture their peers' packets if they may. Delays in
+one direction are as exact as the offsets of the machines' clocks, which the deployment estimates.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
+from harness.deployment import Deployment
 from harness.deployment.agents import Site
-from harness.errors import TestbedError
+from harness.errors import DeploymentError, TestbedError
 from harness.experiment.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Machine, saved_inventory
 from harness.planning.plan import Plan
-from harness.testbeds.base import Findings, Setting
-from metrics.rundir import read_clocks
+from harness.testbeds.base import Findings, Moment, Setting
+from harness.testbeds.remote.captures import MachineCaptures
+from harness.testbeds.remote.probing import RoundTrips
+from metrics.rundir import ClockOffset, read_clocks
+from metrics.rundir.files import ROUND_TRIPS_FILE
 
 AGENT_METRICS_PORT = METRICS_PORT + MAX_HOSTS_PER_ADDRESS
 
-UNCERTIFIED = "remote testbed: the network between the machines was neither certified nor captured"
-
 
 class RemoteTestbed:
-    """The remote ``Testbed``."""
+    """The remote ``Testbed``, which is ``Connected``, ``Probing`` and ``Recording``, too."""
 
-    def __init__(self, plan: Plan, run_dir: Path) -> None:
+    def __init__(self, plan: Plan, run_dir: Path, epoch_offset_ns: int = 0) -> None:
         self._plan = plan
         self._run_dir = run_dir
+        self._epoch_offset_ns = epoch_offset_ns
         self._inventory = saved_inventory(run_dir)
         self._slots = self._inventory.slots(len(plan.placement))
+        self._problems: list[tuple[str, str]] = []
+        self._uncaptured = ""
 
     def boot(self) -> None:
         """Check that the inventory still has the slots of the plan; the machines run already.
@@ -50,18 +58,78 @@ class RemoteTestbed:
         """Return the endpoint of each machine's agent; machines without a ``metrics_address`` have none."""
         return {slot.machine: (slot.metrics[0], AGENT_METRICS_PORT) for slot in self._slots if slot.metrics}
 
+    def connect(self, deployment: Deployment) -> None:
+        """Start the probers, on all machines.
+
+        Raises:
+            DeploymentError: one cannot listen on its address.
+        """
+        self._captures = MachineCaptures(deployment, self._plan.placement, self._run_dir)
+        self._round_trips = RoundTrips(deployment, self._plan.placement, self._plan.seed)
+        self._round_trips.start()
+
+    def probe(self, moment: Moment) -> None:
+        """Probe every pair of addresses.
+
+        Raises:
+            DeploymentError: a prober gave no answer.
+        """
+        self._round_trips.sweep(moment, self._plan.experiment.probes.packets_per_pair)
+
+    def start_recording(self, longest_s: float) -> None:
+        """Start the captures, where the rights on all machines allow it, and the probes of random pairs."""
+        capture = self._plan.experiment.capture
+        if capture.enabled:
+            ports = [slot.listen[1] for slot in self._slots]
+            self._uncaptured = self._captures.start(capture.snaplen_bytes, (min(ports), max(ports)))
+        self._round_trips.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
+
+    def lost(self) -> dict[str, str]:
+        """Return the recorders and probers that have ended."""
+        return self._captures.lost() | self._round_trips.lost()
+
+    def stop_recording(self) -> None:
+        """Stop the probes and the captures, and fetch the captures."""
+        with self._noting():
+            self._round_trips.stop_sampling("during")
+        with self._noting():
+            self._captures.stop()
+
     def close(self) -> Findings:
-        """Return the offsets of the clocks, and a note on what was not measured."""
-        counters: dict[str, int] = {}
-        for machine, clock in read_clocks(self._run_dir).items():
-            counters |= {
-                f"clock_realtime_offset_ns_{machine}": clock.realtime_ns,
-                f"clock_monotonic_offset_ns_{machine}": clock.monotonic_ns,
-                f"clock_error_ns_{machine}": clock.error_ns,
-            }
-        return Findings(counters=counters, problems=(("suspect", UNCERTIFIED),))
+        """Convert what was recorded to our clock, and return the offsets of the clocks."""
+        clocks = read_clocks(self._run_dir)
+        files: tuple[str, ...] = ()
+        with self._noting():
+            self._round_trips.write(self._run_dir / ROUND_TRIPS_FILE, clocks, self._epoch_offset_ns)
+        with self._noting():
+            files = self._captures.convert(clocks)
+        return Findings(
+            counters=_clock_counters(clocks) | {"records_dropped": self._captures.dropped},
+            problems=tuple(self._problems),
+            capture_files=files,
+            uncaptured=self._uncaptured,
+        )
+
+    @contextlib.contextmanager
+    def _noting(self) -> Iterator[None]:
+        """Make an error a problem of the run, so that the rest of it can be analysed."""
+        try:
+            yield
+        except (DeploymentError, TestbedError, OSError) as error:
+            self._problems.append(("invalid", str(error)))
+
+
+def _clock_counters(clocks: dict[str, ClockOffset]) -> dict[str, int]:
+    counters: dict[str, int] = {}
+    for machine, clock in clocks.items():
+        counters |= {
+            f"clock_realtime_offset_ns_{machine}": clock.realtime_ns,
+            f"clock_monotonic_offset_ns_{machine}": clock.monotonic_ns,
+            f"clock_error_ns_{machine}": clock.error_ns,
+        }
+    return counters
 
 
 def make(setting: Setting) -> RemoteTestbed:
     """Return the testbed of a run."""
-    return RemoteTestbed(setting.planned.plan, setting.run_dir)
+    return RemoteTestbed(setting.planned.plan, setting.run_dir, setting.epoch_offset_ns)

@@ -15,6 +15,7 @@ TESTBED = Description(
     cannot={
         "queue": "its access links drop nothing",
         "capture": "it has no packets",
+        "probe": "its delays are exactly those that were asked for",
         "certify": "there is no data plane",
         "command": 'testbed = "simulated" runs Python nodes in one process and starts no program',
         "record": 'testbed = "simulated" records no events: the same seed simulates the same run again',

@@ -1,9 +1,9 @@
 """The common sandbox of the machines to try on: it has the bridge that joins them, and no way out.
 
-    python -m harness.testbeds.trial.fleet FOLDER ANSWER DESCRIPTOR...
+    python -m harness.testbeds.trial.fleet FOLDER HOSTS ANSWER DESCRIPTOR...
 
-Each DESCRIPTOR is the listening socket of one machine. When all machines serve, their endpoints are written to the
-descriptor ANSWER as JSON. The sandbox ends with its standard input.
+HOSTS is the number of peers per machine. Each DESCRIPTOR is the listening socket of one machine. When all machines
+serve, their endpoints are written to the descriptor ANSWER as JSON. The sandbox ends with its standard input.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -28,12 +29,12 @@ WORK = "/tmp/trellis"
 NAMES = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu")
 
 
-def address_of(number: int) -> str:
-    """Return the address of a machine on the bridge."""
-    return f"10.77.0.{number + 1}"
+def addresses_of(number: int, hosts: int) -> tuple[str, ...]:
+    """Return the addresses of a machine's peers on the bridge."""
+    return tuple(f"10.77.{number}.{host + 1}" for host in range(hosts))
 
 
-def start_machine(number: int, descriptor: int, folder: Path) -> tuple[Machine, subprocess.Popen[bytes]]:
+def start_machine(number: int, descriptor: int, folder: Path, hosts: int) -> tuple[Machine, subprocess.Popen[bytes]]:
     """Make one machine's keys and namespaces, join it to the bridge, and wait until it serves.
 
     Returns:
@@ -42,31 +43,38 @@ def start_machine(number: int, descriptor: int, folder: Path) -> tuple[Machine, 
     Raises:
         TestbedError: it did not start; it has said why on standard error.
     """
-    listener = socket.socket(fileno=os.dup(descriptor))
-    with listener:
+    with socket.socket(fileno=os.dup(descriptor)) as listener:
         host, port = listener.getsockname()
-    home = folder / NAMES[number]
+    home, addresses = folder / NAMES[number], addresses_of(number, hosts)
     endpoint = prepare_server(home, host, port, NAMES[number])
-    words = [f"{address_of(number)}/24", str(descriptor), str(home / "sshd.log"), "--", *server_command(home), "-i"]
-    view = [str(home), f"--writable={home}", "--", *python_command("-m", inside.__name__, *words)]
     answers, output = os.pipe()
     with open(output, "wb") as said:  # noqa: PTH123 - a descriptor
-        process = sandbox.enter(
-            python_command("-m", enclosure.__name__, *view), keep=[home], output=said, descriptors=[descriptor]
-        )
+        command = _command(home, addresses, descriptor)
+        process = sandbox.enter(command, keep=[home], output=said, descriptors=[descriptor])
     assert process.stdin is not None
     with open(answers, "rb") as answer:  # noqa: PTH123 - a descriptor
         _await(answer.readline(), number)
-        [first] = sandbox.first_processes(process)
-        for command in (
-            f"link add m{number} type veth peer name {inside.DEVICE} netns {first}",
-            f"link set m{number} master {BRIDGE} up",
-        ):
-            subprocess.run(["ip", *command.split()], check=True)
+        _join(number, process)
         process.stdin.write(b"\n")
         process.stdin.flush()
         _await(answer.readline(), number)
-    return msgspec.structs.replace(endpoint, address=address_of(number), work=WORK), process
+    return msgspec.structs.replace(endpoint, addresses=addresses, work=WORK), process
+
+
+def _command(home: Path, addresses: Iterable[str], descriptor: int) -> list[str]:
+    """Return the command of a machine's first process, in its view of the file system."""
+    devices = ",".join(f"{each}/16" for each in addresses)
+    words = [devices, str(descriptor), str(home / "sshd.log"), "--", *server_command(home), "-i"]
+    view = [str(home), f"--writable={home}", "--", *python_command("-m", inside.__name__, *words)]
+    return python_command("-m", enclosure.__name__, *view)
+
+
+def _join(number: int, process: subprocess.Popen[bytes]) -> None:
+    """Join a machine to the bridge."""
+    [first] = sandbox.first_processes(process)
+    link = f"link add m{number} type veth peer name {inside.DEVICE} netns {first}"
+    for command in (link, f"link set m{number} master {BRIDGE} up"):
+        subprocess.run(["ip", *command.split()], check=True)
 
 
 def _await(line: bytes, number: int) -> None:
@@ -80,13 +88,16 @@ def main() -> int:
     """Make the machines, say where they are, and wait for the end of standard input."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
+    parser.add_argument("hosts", type=int)
     parser.add_argument("answer", type=int)
     parser.add_argument("descriptors", type=int, nargs="+")
     given = parser.parse_args()
     try:
         for command in (f"link add {BRIDGE} type bridge", f"link set {BRIDGE} up"):
             subprocess.run(["ip", *command.split()], check=True)
-        started = [start_machine(number, each, given.folder) for number, each in enumerate(given.descriptors)]
+        started = [
+            start_machine(number, each, given.folder, given.hosts) for number, each in enumerate(given.descriptors)
+        ]
     except TrellisError as error:
         print(f"trellis machines: {error}", file=sys.stderr)
         return error.exit_code

@@ -1,9 +1,9 @@
 """The first process of a machine to try on: it brings up the network and starts an sshd for every connection.
 
-    python -m harness.testbeds.trial.machine ADDRESS DESCRIPTOR LOG -- SSHD...
+    python -m harness.testbeds.trial.machine ADDRESSES DESCRIPTOR LOG -- SSHD...
 
-DESCRIPTOR is a listening socket of the experimenter's network, so SSH needs no way into the machine's own. The machine
-ends with its standard input.
+ADDRESSES are separated by commas. DESCRIPTOR is a listening socket of the experimenter's network, so SSH needs no way
+into the machine's own. The machine ends with its standard input.
 """
 
 import argparse
@@ -24,13 +24,14 @@ REAP_S = 0.5
 """Pause between two looks for ended processes, of which the first process of a PID namespace inherits many."""
 
 
-def bring_up(address: str) -> None:
-    """Give the device its address.
+def bring_up(addresses: Sequence[str]) -> None:
+    """Give the device its addresses.
 
     Raises:
         subprocess.CalledProcessError: the kernel refused.
     """
-    for command in (f"address add {address} dev {DEVICE}", f"link set {DEVICE} up"):
+    given = (f"address add {address} dev {DEVICE}" for address in addresses)
+    for command in (*given, f"link set {DEVICE} up", "link set lo up"):
         subprocess.run(["ip", *command.split()], check=True)
 
 
@@ -64,7 +65,7 @@ def _reap() -> None:
 def main() -> None:
     """Say that the namespaces exist, wait for the network device, and serve."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("address")
+    parser.add_argument("addresses", type=lambda text: text.split(","))
     parser.add_argument("descriptor", type=int)
     parser.add_argument("log", type=Path)
     parser.add_argument("command", nargs="+")
@@ -73,7 +74,7 @@ def main() -> None:
     PRIVILEGE_SEPARATION.mkdir(mode=0o755)
     print(flush=True)
     if sys.stdin.readline():
-        bring_up(given.address)
+        bring_up(given.addresses)
         print(flush=True)
         serve(socket.socket(fileno=given.descriptor), given.command, given.log)
 

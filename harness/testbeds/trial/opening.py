@@ -58,7 +58,7 @@ def opened(count: int, hosts: int) -> Iterator[Trial]:
     listeners = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     answers, said = os.pipe()
     descriptors = [listener.fileno() for listener in listeners]
-    words = [str(folder), str(said), *map(str, descriptors)]
+    words = [str(folder), str(hosts), str(said), *map(str, descriptors)]
     try:
         process = sandbox.enter(
             python_command("-m", fleet.__name__, *words), keep=[folder], descriptors=[said, *descriptors]
@@ -67,17 +67,16 @@ def opened(count: int, hosts: int) -> Iterator[Trial]:
         for listener in listeners:
             listener.close()
         try:
-            yield Trial(_read_inventory(answers, hosts), process)
+            yield Trial(_read_inventory(answers), process)
         finally:
             sandbox.end(process)
     finally:
         shutil.rmtree(folder)
 
 
-def _read_inventory(answers: int, hosts: int) -> Inventory:
+def _read_inventory(answers: int) -> Inventory:
     with open(answers, "rb") as answer:
         said = answer.readline()  # the end of the pipe is that of the sandbox
     if not said:
         raise TestbedError("make machines", "their sandbox ended early")
-    machines = msgspec.json.decode(said, type=tuple[Machine, ...])
-    return Inventory(tuple(msgspec.structs.replace(machine, hosts=hosts) for machine in machines))
+    return Inventory(msgspec.json.decode(said, type=tuple[Machine, ...]))
