@@ -18,6 +18,7 @@ from metrics.report.canvas import (
     plot_seconds,
     whole_numbers,
 )
+from metrics.report.figures.bands import mark_faults
 from metrics.report.figures.chapter import Chapter, Drawing, count, number, percent, spread
 from metrics.report.run import Run
 
@@ -101,7 +102,7 @@ def delivery_ratio(run: Run) -> Drawing | None:
     seen = f"{percent(delivered / known)} of the expected deliveries were made"
     if unknown:
         seen += f", without {count(unknown, 'delivery', 'deliveries')} of which the traces do not say it"
-    seen += ". "
+    seen += f".{mark_faults(run, left)} "
     if delivered == known:
         return Drawing(canvas, f"{seen}No second and no topic is below 100 %.")
     below, lossy = int((by_second < 1).sum()), int((by_topic < 1).sum())
@@ -166,7 +167,7 @@ def traffic_overhead(run: Run) -> Drawing | None:
         f"{percent(at_relay / copies)} of {count(copies, 'received copy', 'received copies')} are at "
         f"nodes that do not want them; this share is {percent(median)} at the median node and at most {percent(most)}."
     )
-    return Drawing(canvas, seen)
+    return Drawing(canvas, seen + mark_faults(run, left))
 
 
 @CHAPTER.figure(
