@@ -385,6 +385,19 @@ FAULTS = {
 }
 
 
+def test_each_fault_has_a_bar_per_phase_of_its_delivery_ratio_and_delay():
+    ratios, delays = [1.0, 0.5, 0.75, 1.0, 0.25, None], [10.0, 30.0, 20.0, 10.0, 40.0, None]
+    more = {"delivery_ratio": ratios, "latency_ms_p99": delays, "recovered_ms": [None, None, 1500.0, None, None, None]}
+    drawing = results.faults(Shown(faults=FAULTS | more))
+    assert drawing is not None
+    shown = [[height for place, height in sorted(bars(axes)) if not np.isnan(height)] for axes in panels(drawing)]
+    assert shown == [[each for each in values if each is not None] for values in (ratios, delays)]
+    assert drawing.seen == (
+        "Fault 0: 100 % before it, 50 % during it, 75 % after it delivered, recovered after 1.5 s. "
+        "Fault 1: 100 % before it, 25 % during it delivered."
+    )
+
+
 def test_faults_are_bands_on_time_axes_whose_limits_stay():
     plain, marked = (results.delivery_ratio(Shown(deliveries=DELIVERIES, **more)) for more in ({}, {"faults": FAULTS}))
     before, after = panels(plain)[0], panels(marked)[0]
