@@ -45,7 +45,7 @@ class Runs:
         plan, manifest = (json.loads((run_dir / f"{name}.json").read_text()) for name in ("plan", "manifest"))
         plan["seed"] = plan["experiment"]["seed"] = seed
         plan["experiment"] |= settings
-        manifest["versions"] = {"trellis revision": revision}
+        manifest |= {"versions": {"trellis revision": revision}, "testbed": settings.get("testbed", "emulated")}
         rows = make_rows(np.random.default_rng([seed, len(run_dir.name), int(factor * 100)]), 120, factor)
         tables = run_dir / "tables"
         tables.mkdir()
