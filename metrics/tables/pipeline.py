@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries, read_behaviours
-from metrics.asked import Access
+from metrics.asked import Access, read_changes
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
 from metrics.checks.rule import Absent
@@ -30,6 +30,7 @@ from metrics.tables import (
     dimensions,
     disclosures,
     epochs,
+    faults,
     fidelity,
     groups,
     hops,
@@ -47,7 +48,7 @@ from metrics.tables.message_evidence import MessageSources, weigh_messages
 from metrics.tables.observed_links import observer_of
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.published import PublishedSources, build_published
-from metrics.tables.schemas import GROUP_LINKS, GROUPS, TABLES, arrow_schema
+from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, arrow_schema
 from metrics.tables.shares import Made, Rows, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
@@ -111,6 +112,7 @@ class Pipeline:
             churn_control=self._save_churn_control,
             disclosures=self._save_disclosures,
             groups=self._save_groups,
+            faults=self._save_faults,
         )
         self._save_checks()
 
@@ -240,6 +242,16 @@ class Pipeline:
         span_ns, folder = (timeline.start_ns, timeline.published_ns), self._staging / "weighed-epochs"
         rows = epochs.build_epochs(self._executor, ends, self._path("deliveries"), adversaries, span_ns, folder)
         self._save_small("epochs", rows)
+
+    def _save_faults(self) -> None:
+        """The table of faults; nothing where there are none."""
+        run, timeline = self._run, self._run.timeline
+        if not run.changes:
+            return
+        spans = faults.find_spans(read_changes(run), timeline.zero_ns, timeline.published_ns)
+        folder, deliveries = self._staging / "weighed-faults", self._path("deliveries")
+        rows = faults.build_faults(self._executor, spans, deliveries, read_adversaries(run), folder)
+        self._write_small(FAULTS, pa.Table.from_pylist(rows, arrow_schema(FAULTS)))
 
     def _save_groups(self) -> None:
         """The tables of messages with expressions; nothing where no message has one."""

@@ -117,6 +117,9 @@ GROUPS: Final = "groups"
 GROUP_LINKS: Final = "group_links"
 """The tables that only runs have whose messages have expressions."""
 
+FAULTS: Final = "faults"
+"""The table that only runs with faults have."""
+
 OPTIONAL: Final = {
     GROUPS: _columns_of("""
         message_id bigint, expression string, members bigint, reached bigint, latecomers bigint, false_positives bigint,
@@ -124,6 +127,11 @@ OPTIONAL: Final = {
     """),
     GROUP_LINKS: _columns_of("""
         node int, peer int, copies bigint, expressions bigint, copies_on_wire bigint, expressions_on_wire bigint
+    """),
+    FAULTS: _columns_of("""
+        fault int, phase string, from_ns bigint, to_ns bigint, messages bigint, deliveries_expected bigint,
+        delivery_ratio double, latency_ms_mean double, latency_ms_p50 double, latency_ms_p99 double,
+        latency_ms_max double, recovered_ms double
     """),
 }
 """Tables that are written only for runs that have what they are about."""

@@ -375,3 +375,35 @@ def test_the_map_has_the_hosts_and_a_great_circle_per_link(monkeypatch: pytest.M
         "3 hosts at 3 sites, 1 link. The median link spans 3,336 km, the longest 3,336 km. A host in A has the most "
         "links: 1."
     )
+
+
+FAULTS = {
+    "fault": [0, 0, 0, 1, 1, 1],
+    "phase": ["before", "during", "after"] * 2,
+    "from_ns": [ZERO_NS, ZERO_NS + SECOND, ZERO_NS + 2 * SECOND, ZERO_NS, ZERO_NS + 3 * SECOND, ZERO_NS + 4 * SECOND],
+    "to_ns": [ZERO_NS + SECOND, ZERO_NS + 2 * SECOND, ZERO_NS + 3 * SECOND, *[ZERO_NS + 4 * SECOND] * 3],
+}
+
+
+def test_each_fault_has_a_bar_per_phase_of_its_delivery_ratio_and_delay():
+    ratios, delays = [1.0, 0.5, 0.75, 1.0, 0.25, None], [10.0, 30.0, 20.0, 10.0, 40.0, None]
+    more = {"delivery_ratio": ratios, "latency_ms_p99": delays, "recovered_ms": [None, None, 1500.0, None, None, None]}
+    drawing = results.faults(Shown(faults=FAULTS | more))
+    assert drawing is not None
+    shown = [[height for place, height in sorted(bars(axes)) if not np.isnan(height)] for axes in panels(drawing)]
+    assert shown == [[each for each in values if each is not None] for values in (ratios, delays)]
+    assert drawing.seen == (
+        "Fault 0: 100 % before it, 50 % during it, 75 % after it delivered, recovered after 1.5 s. "
+        "Fault 1: 100 % before it, 25 % during it delivered."
+    )
+
+
+def test_faults_are_bands_on_time_axes_whose_limits_stay():
+    plain, marked = (results.delivery_ratio(Shown(deliveries=DELIVERIES, **more)) for more in ({}, {"faults": FAULTS}))
+    before, after = panels(plain)[0], panels(marked)[0]
+    assert marked is not None and plain is not None
+    assert "Red bands mark 2 faults." in marked.seen
+    assert "Red bands" not in plain.seen
+    bands = [(float(band.get_x()), float(band.get_x() + band.get_width())) for band in after.patches]
+    assert bands == [(1.0, 2.0), (3.0, 4.0)]
+    assert after.get_xlim() == before.get_xlim()

@@ -24,6 +24,7 @@ from metrics.report.canvas import (
     plot_cdf,
     plot_seconds,
 )
+from metrics.report.figures.bands import mark_faults
 from metrics.report.figures.chapter import NS_PER_S, Chapter, Drawing, count, number, percent, spread
 from metrics.report.run import Run
 
@@ -115,7 +116,7 @@ def overhead(run: Run) -> Drawing | None:
         f"{number(all_kb)} kB in all, at most {number(float(busiest.max()))} kB in one second (second "
         f"{busiest.idxmax()}): {', '.join(shares)}."
     )
-    return Drawing(canvas, seen)
+    return Drawing(canvas, seen + mark_faults(run, axes))
 
 
 @CHAPTER.figure(
@@ -189,7 +190,7 @@ def fidelity(run: Run) -> Drawing | None:
     legend_above(lower, columns=3)
     for axes in (upper, lower):
         axes.axvspan(0, run.duration_s, color=SHADE, zorder=-1)
-    return Drawing(canvas, f"{_lateness_seen(table, seconds)}{stalls}")
+    return Drawing(canvas, f"{_lateness_seen(table, seconds)}{stalls}{mark_faults(run, upper, lower)}")
 
 
 def _lateness_seen(table: pd.DataFrame, seconds: pd.Series) -> str:

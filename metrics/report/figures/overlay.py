@@ -5,6 +5,7 @@ from typing import Final
 import numpy as np
 
 from metrics.report.canvas import BLUE, GREEN, GREY, ORANGE, axes_grid, legend_above, plain_axes, whole_numbers
+from metrics.report.figures.bands import mark_faults
 from metrics.report.figures.chapter import Chapter, Drawing, count, number
 from metrics.report.figures.world import draw_world
 from metrics.report.run import Run
@@ -68,7 +69,7 @@ def link_sharing(run: Run) -> Drawing | None:
     axes.margins(y=0.08)
     axes.set(xlabel="time from the workload's zero (s)", ylabel="mean per node", ylim=(0, None))
     legend_above(axes)
-    return Drawing(canvas, f"{text}.")
+    return Drawing(canvas, f"{text}.{mark_faults(run, axes)}")
 
 
 @CHAPTER.figure(

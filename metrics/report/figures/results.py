@@ -18,8 +18,12 @@ from metrics.report.canvas import (
     plot_seconds,
     whole_numbers,
 )
+from metrics.report.figures.bands import mark_faults
 from metrics.report.figures.chapter import Chapter, Drawing, count, number, percent, spread
 from metrics.report.run import Run
+
+_BAR: Final = 0.27
+"""Width of a bar, of which each fault has three."""
 
 CHAPTER: Final = Chapter(
     "results",
@@ -101,7 +105,7 @@ def delivery_ratio(run: Run) -> Drawing | None:
     seen = f"{percent(delivered / known)} of the expected deliveries were made"
     if unknown:
         seen += f", without {count(unknown, 'delivery', 'deliveries')} of which the traces do not say it"
-    seen += ". "
+    seen += f".{mark_faults(run, left)} "
     if delivered == known:
         return Drawing(canvas, f"{seen}No second and no topic is below 100 %.")
     below, lossy = int((by_second < 1).sum()), int((by_topic < 1).sum())
@@ -166,7 +170,40 @@ def traffic_overhead(run: Run) -> Drawing | None:
         f"{percent(at_relay / copies)} of {count(copies, 'received copy', 'received copies')} are at "
         f"nodes that do not want them; this share is {percent(median)} at the median node and at most {percent(most)}."
     )
-    return Drawing(canvas, seen)
+    return Drawing(canvas, seen + mark_faults(run, left))
+
+
+@CHAPTER.figure(
+    "Before, during and after faults",
+    "faults",
+    meaning="""What the faults of the experiment cost, and whether the overlay recovers. Green bars should be like blue
+    ones; orange ones show what the fault did while it lasted.""",
+)
+def faults(run: Run) -> Drawing | None:
+    """Delivery ratio and 99th percentile of the delay, by the phase of each fault in which messages were published."""
+    table = run.table("faults")
+    if table is None or table.empty:
+        return None
+    canvas, panels = axes_grid(2.8, columns=2)
+    for axes, column in zip(panels, ("delivery_ratio", "latency_ms_p99"), strict=True):
+        for place, (phase, color) in enumerate((("before", BLUE), ("during", ORANGE), ("after", GREEN))):
+            rows = table[table["phase"] == phase]
+            axes.bar(rows["fault"] + (place - 1) * _BAR, rows[column], width=_BAR, color=color, label=phase)
+        axes.set(xlabel="number of the fault", ylim=(0, None))
+        whole_numbers(axes.xaxis)
+    panels[0].set_ylabel("delivery ratio")
+    panels[1].set_ylabel("99 % of the delays (ms)")
+    legend_above(panels[0], columns=3)
+    return Drawing(canvas, " ".join(_fault_seen(rows) for _, rows in table.groupby("fault")))
+
+
+def _fault_seen(rows: pd.DataFrame) -> str:
+    """What a fault did, as a sentence."""
+    ratios = {row.phase: percent(row.delivery_ratio) for row in rows.itertuples() if pd.notna(row.delivery_ratio)}
+    seen = ", ".join(f"{ratio} {phase} it" for phase, ratio in ratios.items())
+    recovered = rows["recovered_ms"].dropna()
+    text = f"Fault {rows['fault'].iloc[0]}: {seen or 'no message'} delivered"
+    return f"{text}, recovered after {number(recovered.iloc[0] / 1000)} s." if len(recovered) else f"{text}."
 
 
 @CHAPTER.figure(
