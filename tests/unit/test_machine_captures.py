@@ -7,11 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.testbeds.remote.captures import capture_filter, find_obstacle
+from harness.deployment import Deployment
+from harness.deployment.answers import StepError
+from harness.errors import TestbedError
+from harness.experiment.inventory import Machine
+from harness.testbeds.remote.captures import MachineCaptures, capture_filter, find_obstacle
 from harness.testbeds.remote.conversion import Source, convert_capture
-from metrics.pcap.files import Capture
+from metrics.pcap.files import Capture, CaptureError
 from metrics.pcap.tables import Reading, read_tables
-from metrics.rundir import Placement
+from metrics.rundir import ClockOffset, Placement
 
 IN, OUT = 0, 4
 """Kinds of packets in the header that Linux puts before packets of the device ``any``."""
@@ -88,6 +92,16 @@ def test_a_capture_without_packets_is_one(tmp_path: Path) -> None:
     assert (unread, rows_of(target, "packets")) == (0, [])
 
 
+def test_packets_from_before_1970_are_left_out(tmp_path: Path) -> None:
+    _, target = convert(tmp_path, file_of(packet(AHEAD_NS - 1, OUT, HERE, THERE), packet(AHEAD_NS, OUT, HERE, THERE)))
+    assert [row["ts_ns"] for row in rows_of(target, "packets")] == [0]
+
+
+def test_a_file_that_is_no_capture_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError):
+        convert(tmp_path, b"<html>")
+
+
 def place(node: int, address: str, machine: str = "alpha") -> Placement:
     return Placement(node, node, machine, address, "")
 
@@ -119,3 +133,92 @@ def test_instants_of_large_files_are_exact(tmp_path: Path) -> None:
     at_ns = 1_764_320_000_123_456_789
     _, target = convert(tmp_path, file_of(packet(at_ns + AHEAD_NS, OUT, HERE, THERE)))
     assert rows_of(target, "packets")[0]["ts_ns"] == np.int64(at_ns)
+
+
+# ------------------------------------------------------------------------------------------- on several machines
+
+
+class Script:
+    """A recorder that says some lines; None = it ends."""
+
+    def __init__(self, *lines: bytes | None) -> None:
+        self._lines = list(lines)
+        self.closed = self.ended = False
+        self.has_ended = False
+
+    def read_line(self, *_: object) -> bytes:
+        line = self._lines.pop(0)
+        if line is None:
+            raise StepError("tcpdump: You don't have permission")
+        return line
+
+    def end_input(self) -> None:
+        self.ended = True
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Session:
+    """A machine whose recorder has captured some packets."""
+
+    def __init__(self, name: str, script: Script, capture: bytes = b"") -> None:
+        self.machine = Machine(name, "192.0.2.1", "k", "h")
+        self.script, self._capture = script, capture
+
+    def start_script(self, source: bytes, *words: str) -> Script:
+        assert words == ("capture.pcap", "84", capture_filter(PLACES, (9000, 9000)))
+        return self.script
+
+    def fetch(self, wanted: dict[str, str], destination: Path, _: int) -> None:
+        [path] = (destination / wanted["capture.pcap"],)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(self._capture)
+
+
+PLACES = [place(0, HERE), place(1, THERE, "beta")]
+
+
+def captures_by(folder: Path, *sessions: Session) -> MachineCaptures:
+    deployment = Deployment([], "token", folder)
+    deployment.sessions = {each.machine.name: each for each in sessions}  # type: ignore[misc]
+    return MachineCaptures(deployment, PLACES, folder)
+
+
+def test_if_one_machine_cannot_capture_none_does(tmp_path: Path) -> None:
+    able, unable = Script(b"tcpdump\n"), Script(None)
+    captures = captures_by(tmp_path, Session("alpha", able), Session("beta", unable))
+    assert captures.start(64, (9000, 9000)) == "beta cannot capture: tcpdump: You don't have permission"
+    assert able.closed
+    assert captures.lost() == {}
+    captures.stop()
+    assert captures.convert({}) == ()
+
+
+def test_what_all_machines_have_captured_is_fetched_and_converted(tmp_path: Path) -> None:
+    said = b"tcpdump\n", b'{"program": "tcpdump", "dropped": 2}\n'
+    files = file_of(packet(AHEAD_NS + 50, OUT, HERE, THERE)), file_of(packet(70, IN, HERE, THERE))
+    sessions = [Session(name, Script(*said), file) for name, file in zip(("alpha", "beta"), files, strict=True)]
+    captures = captures_by(tmp_path, *sessions)
+    assert captures.start(64, (9000, 9000)) == ""
+    sessions[1].script.has_ended = True
+    assert captures.lost() == {"the capture on beta": "ended"}
+    captures.stop()
+    assert all(each.script.ended for each in sessions)
+    assert captures.dropped == 4
+    assert captures.convert({"alpha": ClockOffset(AHEAD_NS, 0, 0)}) == ("capture/alpha.pcapng", "capture/beta.pcapng")
+    found = [rows_of(tmp_path / f"capture/{name}.pcapng", "packets")[0] for name in ("alpha", "beta")]
+    assert [(row["host"], row["tap"], row["ts_ns"]) for row in found] == [(0, "tx", 50), (1, "rx", 70)]
+    assert [path.name for path in tmp_path.iterdir()] == ["capture"]
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"), [(b"<html>", "pcap or pcapng"), (file_of(b"1234"), "its last 4 bytes are no packet")]
+)
+def test_a_damaged_capture_names_its_machine(content: bytes, problem: str, tmp_path: Path) -> None:
+    said = b"tcpdump\n", b'{"program": "tcpdump", "dropped": 0}\n'
+    captures = captures_by(tmp_path, Session("alpha", Script(*said), content))
+    captures.start(64, (9000, 9000))
+    captures.stop()
+    with pytest.raises(TestbedError, match=f"read the capture of alpha: .*{problem}"):
+        captures.convert({})

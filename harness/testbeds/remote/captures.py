@@ -5,15 +5,17 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from ipaddress import IPv4Address
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from harness.deployment import Deployment
 from harness.deployment.script import Script
 from harness.deployment.session import MachineSession
 from harness.errors import DeploymentError, TestbedError
 from harness.testbeds.remote.conversion import Source, convert_capture
+from metrics.pcap.files import CaptureError
 from metrics.rundir import ClockOffset, Placement
 from metrics.rundir.files import CAPTURE_FOLDER, MACHINE_CAPTURE_FOLDER
 
@@ -21,6 +23,9 @@ LINK_BYTES = 20
 """The longest header that the kernel's device ``any`` puts before a packet."""
 
 END_S = 60.0
+
+MOST_LETTERS = 500
+"""Of what a machine says about a capture that it cannot make."""
 
 _RECORDER = resources.files(__package__).joinpath("recorder.py").read_bytes()
 _ON_MACHINE = "capture.pcap"
@@ -30,7 +35,7 @@ class Report(Struct, frozen=True):
     """What a machine's recorder says at its end."""
 
     program: str
-    dropped: int
+    dropped: Annotated[int, Meta(ge=0, le=2**53)]
 
 
 def find_obstacle(placement: Sequence[Placement]) -> str:
@@ -101,7 +106,7 @@ class MachineCaptures:
         except DeploymentError as error:
             self.abandon()
             machine, text = min(error.results_by_machine.items())
-            return f"{machine} cannot capture: {text}"
+            return f"{machine} cannot capture: {text[:MOST_LETTERS]}"
         return ""
 
     def abandon(self) -> None:
@@ -143,7 +148,7 @@ class MachineCaptures:
             The files, relative to the run directory.
 
         Raises:
-            TestbedError: a capture ends in the middle of a packet.
+            TestbedError: a file is no capture, or ends in the middle of a packet.
         """
         written = []
         for machine, report in sorted(self._reports.items()):
@@ -154,12 +159,21 @@ class MachineCaptures:
             ahead_ns = clocks[machine].realtime_ns if machine in clocks else 0
             (self._run_dir / path).parent.mkdir(exist_ok=True)
             source = Source(raw, hosts, ahead_ns, self._snaplen_bytes, report.dropped)
-            if unread := convert_capture(source, self._run_dir / path):
-                raise TestbedError(f"read the capture of {machine}", f"its last {unread:,} bytes are no packet")
+            _convert(machine, source, self._run_dir / path)
             raw.unlink()
             written.append(path)
         shutil.rmtree(self._run_dir / MACHINE_CAPTURE_FOLDER, ignore_errors=True)
         return tuple(written)
+
+
+def _convert(machine: str, source: Source, path: Path) -> None:
+    asked = f"read the capture of {machine}"
+    try:
+        unread = convert_capture(source, path)
+    except CaptureError as error:
+        raise TestbedError(asked, error.problem) from error
+    if unread:
+        raise TestbedError(asked, f"its last {unread:,} bytes are no packet")
 
 
 def _raw_file(machine: str) -> str:

@@ -47,12 +47,16 @@ class Source(Struct, frozen=True):
 def convert_capture(source: Source, target: Path) -> int:
     """Write the packets of a machine's hosts to a new file. A packet is its host's that sent or received it.
 
-    Packets of a kind other than IPv4, and of other addresses, are left out.
+    Packets of a kind other than IPv4, of other addresses, and from before 1970 are left out.
 
     Returns:
         The bytes at the end of the machine's file that are no packet.
+
+    Raises:
+        CaptureError: it is no capture.
     """
     records = read_bytes(open_capture(source.path))
+    records = records.select(np.flatnonzero(records.ts_ns >= source.ahead_ns))
     index = {host: place for place, host in enumerate(source.hosts.values())}
     forms, counts = PacketForms(source.snaplen_bytes), dict.fromkeys(index.values(), 0)
     with target.open("xb") as file:
