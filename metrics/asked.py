@@ -16,7 +16,7 @@ from numpy.lib.format import open_memmap
 
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
-from metrics.rundir.files import FAULTS_FILE
+from metrics.rundir.files import CHANGES_FILE, FAULTS_FILE
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
@@ -33,7 +33,7 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 _QUEUES: Final = "queue_ms"
 """What is staged of every node: how long a packet may wait at its access link, 0 = the link has no rate."""
 
-_CHANGES: Final = "changes.jsonl"
+_CHANGES: Final = CHANGES_FILE
 
 Which = Literal["any", "cut", "settling", "other"]
 """Which changes ``PairChanges.meet`` looks for."""

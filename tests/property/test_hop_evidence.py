@@ -122,8 +122,9 @@ class Run(tempfile.TemporaryDirectory[str]):
                 for node in NODES
             ),
             plan=SimpleNamespace(
-                placement=[SimpleNamespace(node=each, machine=MACHINES[each]) for each in reversed(NODES)]
+                placement=[SimpleNamespace(node=each, host=each, machine=MACHINES[each]) for each in reversed(NODES)]
             ),
+            changes=(),
             clocks={node: SimpleNamespace(error_ns=each) for node, each in errors.items()} if self._clocks else {},
             judged_ns=JUDGED_NS,
             phase={"workload": Phase("workload", *WORKLOAD_NS)}.get,

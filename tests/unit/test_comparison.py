@@ -222,6 +222,7 @@ def values(measure: str, numbers: list[float], first_seed: int = 1) -> Any:
             summary=SimpleNamespace(headline={measure: number}, verdict="valid"),
             plan=SimpleNamespace(seed=first_seed + place),
             experiment=EXPERIMENT,
+            manifest=SimpleNamespace(has_ability=lambda _: False),
         )
         for place, number in enumerate(numbers)
     )

@@ -71,7 +71,7 @@ class DeploymentOnFullDisk(Deployment):
     def read_clocks(self) -> dict[str, ClockOffset]:
         return {"m": ClockOffset(0, 0, 0)}
 
-    def _each(self, *_: object, **__: object) -> dict[str, Any]:
+    def each(self, *_: object, **__: object) -> dict[str, Any]:
         self.had_reserve = (self.logs / RESERVE_FILE).exists()
         return {}
 

@@ -18,6 +18,7 @@ OTHER: dict[str, Any] = {
     "inventory": "machines.toml",
     "peer.command": ["node", "peer.js"],
     "churn.silent_ratio": 0.5,
+    "faults": [{"at_s": 1.0, "isolate": 1}],
     "underlay.jitter": 1.0,
     "underlay.loss_ratio": 0.5,
     "supervision": "continue",

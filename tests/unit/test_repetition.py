@@ -78,7 +78,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
     monkeypatch.setattr(command, "perform_stage", stage)
     monkeypatch.setattr(command, "analyse", analyse)
 
-    def make_plan(experiment: Any, *_: object) -> Any:
+    def make_plan(experiment: Any, *_: object, **__: object) -> Any:
         return SimpleNamespace(plan=SimpleNamespace(experiment=experiment))
 
     monkeypatch.setattr(command, "make_plan", make_plan)

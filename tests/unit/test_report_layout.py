@@ -65,6 +65,22 @@ class Large:
             "received": pd.DataFrame(
                 {"dst_node": node, "at_relay": random.random(many) < 0.3, "publish_ns": publish_ns}
             ),
+            "faults": pd.DataFrame(
+                {
+                    "fault": [0, 0, 0],
+                    "phase": ["before", "during", "after"],
+                    "from_ns": ZERO_NS + np.arange(3) * seconds * SECOND // 3,
+                    "to_ns": ZERO_NS + np.arange(1, 4) * seconds * SECOND // 3,
+                    "messages": [10, 10, 10],
+                    "deliveries_expected": [100, 100, 100],
+                    "delivery_ratio": [1.0, 0.5, 0.9],
+                    **{
+                        f"latency_ms_{name}": np.array([1.0, 9.0, 2.0]) * 100 * scale
+                        for name in ("mean", "p50", "p99", "max")
+                    },
+                    "recovered_ms": [np.nan, np.nan, 1234.0],
+                }
+            ),
             "epochs": pd.DataFrame(
                 {
                     "epoch": range(30),
