@@ -56,6 +56,7 @@ def headline_runs(random: np.random.Generator, runs: int, shift: float = 0.0, fi
             summary=SimpleNamespace(headline=row, verdict="valid"),
             plan=SimpleNamespace(seed=first_seed + place),
             experiment=EXPERIMENT,
+            manifest=SimpleNamespace(has_ability=lambda _: False),
         )
         for place, row in enumerate(rows)
     )
