@@ -46,14 +46,14 @@ def test_the_running_stage_needs_the_packages_of_the_extra() -> None:
 class Session:
     """A machine that lists some files."""
 
-    work = PurePosixPath("/work/r")
+    work = PurePosixPath("/srv/r")
 
     def __init__(self, *listed: str) -> None:
         self._listed = listed
         self.fetched: dict[str, str] = {}
 
     def run_python(self, source: str, *words: str) -> str:
-        assert words == ("/work/r/run",)
+        assert words == ("/srv/r/run",)
         return msgspec.json.encode(self._listed).decode()
 
     def fetch(self, wanted: dict[str, str], destination: Path, budget_bytes: int) -> None:
