@@ -339,7 +339,7 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     at_s: Instant
     """Seconds after the start of the publishing window; negative during the warm-up."""
     for_s: Duration | None = None
-    """Time after which it heals. Default: it lasts to the end of the run."""
+    """Time after which it heals. Default, and at the latest: at the end of the cool-down."""
     partition: tuple[Group, ...] | None = None
     """Verb: nodes of different groups of this list do not reach each other. No node is in two of them."""
     isolate: Group | None = None

@@ -47,8 +47,7 @@ class Entry:
         fault: the entry.
         place: its path in the file.
         from_ns: its first instant, from the workload's zero.
-        to_ns: the first instant after it; None = it lasts to the end of the run.
-        end_ns: the first instant after it or after the run, whichever is earlier.
+        to_ns: the first instant after it, at the latest the end of the cool-down, since the network is probed then.
     """
 
     def __init__(self, experiment: Experiment, number: int, groups: Groups) -> None:
@@ -63,9 +62,8 @@ class Entry:
                 f"{self.place}.at_s", f"expected an instant of the run, {first_s:g} to {last_s:g} s, got {at_s:g}"
             )
         self.from_ns = round(at_s * 1e9)
-        self.to_ns = None if for_s is None else round((at_s + for_s) * 1e9)
         stop_ns = round(last_s * 1e9)
-        self.end_ns = stop_ns if self.to_ns is None else min(self.to_ns, stop_ns)
+        self.to_ns = stop_ns if for_s is None else min(round((at_s + for_s) * 1e9), stop_ns)
 
     def change(self, **values: Any) -> Change:  # noqa: ANN401 - the fields of a change
         """Return a change of this entry. Sets of nodes become tuples in order."""
@@ -156,8 +154,8 @@ def _flap(entry: Entry) -> Iterator[Change]:
     nodes = entry.nodes("nodes", group)
     blocks = entry.blocks(nodes, entry.others("nodes", nodes))
     period_ns, down_ns = round(flap.period_s * 1e9), round(flap.down_s * 1e9)
-    for from_ns in range(entry.from_ns, entry.end_ns, period_ns):
-        yield from entry.cuts(blocks, from_ns=from_ns, to_ns=min(from_ns + down_ns, entry.end_ns))
+    for from_ns in range(entry.from_ns, entry.to_ns, period_ns):
+        yield from entry.cuts(blocks, from_ns=from_ns, to_ns=min(from_ns + down_ns, entry.to_ns))
 
 
 def _pause(entry: Entry) -> Iterator[Change]:

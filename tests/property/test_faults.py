@@ -109,10 +109,13 @@ def test_a_pause_names_hosts_and_changes_no_link(group: set[int]):
     assert cut_pairs(changes, 2) == timeline.paused(3 * SECOND_NS) == set()
 
 
-def test_a_fault_without_an_end_lasts_to_the_end_of_the_run():
-    changes = compiled({"isolate": [0], "for_s": None})
-    assert {change.to_ns for change in changes} == {None}
-    assert cut_pairs(changes, 1e6) == between({0}, set(range(1, HOSTS)), "both")
+@pytest.mark.parametrize("for_s", [None, 1e6])
+def test_every_fault_has_healed_by_the_end_of_the_cool_down(for_s: float | None):
+    """The network is probed then, without faults."""
+    changes = compiled({"isolate": [0], "for_s": for_s})
+    assert {change.to_ns for change in changes} == {33 * 10**9}
+    assert cut_pairs(changes, 32.9) == between({0}, set(range(1, HOSTS)), "both")
+    assert cut_pairs(changes, 33.0) == set()
 
 
 @given(groups, groups)
