@@ -110,7 +110,8 @@ def test_images_say_what_is_seen(page: str, analysed: Path) -> None:
 
 def test_every_figure_is_drawn_and_in_the_page(page: str, analysed: Path) -> None:
     drawn = {path.stem for path in (analysed / "report").glob("*.svg") if path.read_text().startswith("<svg ")}
-    assert drawn == {figure.name for figure in FIGURES} - {"learning"}, "the toy network learns nothing"
+    without = {"learning", "faults"}
+    assert drawn == {figure.name for figure in FIGURES} - without, "the toy network learns nothing and has no faults"
     assert all(f'<figure id="{name}"' in page or f'class="wide" id="{name}"' in page for name in drawn)
     assert page.count("What this means.") == len(drawn)
 
@@ -191,7 +192,11 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
     (run_dir / "underlay.json").write_text(json.dumps(underlay))
     (run_dir / "achieved.parquet").unlink()
     written = report.write(run_dir).read_text()
-    titles = ("Learning", "The overlay on the planet", "Measured and configured round-trip times")
+    titles = (
+        "Before, during and after faults, Learning",
+        "The overlay on the planet",
+        "Measured and configured round-trip times",
+    )
     assert all(f"Nothing to show for: {title}." in written for title in titles)
 
 
