@@ -10,6 +10,7 @@ VERBS: dict[str, frozenset[str]] = {
     "partition": frozenset({"direction", "in_flight"}),
     "isolate": frozenset({"direction", "in_flight"}),
     "cut": frozenset({"direction", "in_flight"}),
+    "sever": frozenset({"in_flight"}),
     "degrade": frozenset({"direction", "between"}),
     "flap": frozenset({"direction", "in_flight", "nodes"}),
     "pause": frozenset(),

@@ -330,7 +330,7 @@ class FlapSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """Something that happens to the network or to peers during the run; exactly one of the six verbs.
+    """Something that happens to the network or to peers during the run; exactly one of the seven verbs.
 
     A group is a name (`[groups]`), a number of nodes that are drawn from the seed, or a list of nodes. Entries that
     overlap compose: factors multiply, losses and jitter are independent, the smallest rate wins, a cut beats all.
@@ -346,6 +346,8 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Verb: the nodes of the group and all other nodes do not reach each other."""
     cut: tuple[Group, Group] | None = None
     """Verb: the nodes of the first group and those of the second do not reach each other. The groups may overlap."""
+    sever: Annotated[float, Meta(gt=0, le=1)] | None = None
+    """Verb: so large a share of all pairs of nodes, drawn from the seed, do not reach each other."""
     degrade: DegradeSpec | None = None
     """Verb: links are worse."""
     flap: FlapSpec | None = None
@@ -357,11 +359,12 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     nodes: Group | None = None
     """The nodes of ``flap``."""
     direction: Literal["both", "to", "from"] = "both"
-    """Which packets are meant, as seen from the first group: those from it, those to it, or both. Not with ``pause``,
-    and with ``partition`` only for two groups."""
+    """Which packets are meant, as seen from the first group: those from it, those to it, or both. Not with ``sever``
+    and ``pause``, and with ``partition`` only for two groups."""
     in_flight: Literal["arrive", "lost"] = "arrive"
     """What happens to packets that are under way when a link is cut: they arrive, as if a router had failed, or are
-    lost, as if the cable were cut (``partition``, ``isolate``, ``cut``, ``flap``)."""
+    lost, as if the cable were cut (``partition``, ``isolate``, ``cut``,
+    ``sever``, ``flap``)."""
 
 
 class ExpressionsSpec(Struct, forbid_unknown_fields=True, frozen=True):

@@ -4,12 +4,14 @@ A verb is a function in ``_VERBS``, and a line in ``harness.experiment.faults.VE
 """
 
 from collections.abc import Callable, Iterator
+from itertools import combinations
 from typing import Any
 
 from harness.errors import ExperimentError
 from harness.experiment.faults import EVERYWHERE, REST, verb_of
 from harness.experiment.form import Experiment, FaultSpec, Group
 from harness.planning.groups import Groups, Nodes
+from peer.core.randomness import NETWORK, substream
 from topologies.model import Underlay
 from topologies.timeline import Change
 
@@ -55,6 +57,7 @@ class Entry:
         self.place = f"$.faults[{number}]"
         self._number = number
         self._groups = groups
+        self._seed = experiment.seed
         workload, at_s, for_s = experiment.workload, self.fault.at_s, self.fault.for_s
         first_s, last_s = -workload.warmup_s, workload.duration_s + workload.cooldown_s
         if not first_s <= at_s < last_s:
@@ -89,6 +92,17 @@ class Entry:
         if REST in groups and not rest:
             raise ExperimentError(f"{self.place}.{key}", "no node is left for the rest")
         return [found.get(number, rest) for number in range(len(groups))]
+
+    def draw_pairs(self, share: float) -> list[tuple[int, int]]:
+        """Return a share of all pairs of different nodes, at least one, drawn from the seed; the lower node is first.
+
+        Raises:
+            ExperimentError: there is no pair.
+        """
+        if not (pairs := list(combinations(sorted(self.everyone), 2))):
+            raise ExperimentError(self.place, "expected at least 2 hosts, got 1")
+        draws = substream(self._seed, NETWORK, f"pairs {self.place}")
+        return draws.sample(pairs, max(1, round(share * len(pairs))))
 
     def others(self, key: str, nodes: Nodes) -> Nodes:
         """Return all other nodes."""
@@ -134,6 +148,14 @@ def _cut(entry: Entry) -> Iterator[Change]:
     return entry.cuts(entry.blocks(*entry.several("cut", entry.fault.cut)))
 
 
+def _sever(entry: Entry) -> Iterator[Change]:
+    assert entry.fault.sever is not None, "the entry has this verb"
+    pairs = entry.draw_pairs(entry.fault.sever)
+    for node in sorted({one for one, _ in pairs}):
+        others = frozenset(other for one, other in pairs if one == node)
+        yield from entry.cuts([(frozenset({node}), others), (others, frozenset({node}))])
+
+
 def _degrade(entry: Entry) -> Iterator[Change]:
     fault = entry.fault
     assert fault.degrade is not None, "the entry has this verb"
@@ -167,6 +189,7 @@ _VERBS: dict[str, Callable[[Entry], Iterator[Change]]] = {
     "partition": _partition,
     "isolate": _isolate,
     "cut": _cut,
+    "sever": _sever,
     "degrade": _degrade,
     "flap": _flap,
     "pause": _pause,

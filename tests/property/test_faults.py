@@ -22,9 +22,10 @@ groups = st.sets(st.integers(0, HOSTS - 1), min_size=1, max_size=HOSTS - 1)
 directions = st.sampled_from(["both", "to", "from"])
 
 
-def compiled(*faults: dict[str, Any]) -> tuple[Change, ...]:
+def compiled(*faults: dict[str, Any], seed: int = 1) -> tuple[Change, ...]:
     document = {
         "name": "x",
+        "seed": seed,
         "testbed": "simulated",
         "underlay": {"kind": "uniform", "hosts": HOSTS, "rate_mbit": 8.0},
         "faults": [{"at_s": 1, "for_s": 2, **fault} for fault in faults],
@@ -65,6 +66,19 @@ def test_nodes_of_different_groups_of_a_partition_do_not_reach_each_other(labels
     parts = [[node for node in range(HOSTS) if labels[node] == label] for label in sorted(set(labels))]
     changes = compiled({"partition": [*parts[:-1], "rest"]})
     assert cut_pairs(changes, 2) == {(a, b) for a, b in PAIRS if labels[a] != labels[b]}
+
+
+@given(st.floats(0.001, 1), st.integers(0, 9), st.integers(0, 9))
+def test_a_share_of_the_pairs_is_severed_and_drawn_from_the_seed(share: float, seed: int, other: int):
+    """Both directions of a pair together; entries draw on their own."""
+    cut = cut_pairs(changes := compiled({"sever": share}, seed=seed), 2)
+    assert cut == {(b, a) for a, b in cut}
+    assert len(cut) == 2 * max(1, round(share * len(PAIRS) / 2))
+    assert sum(change.pairs for change in changes) == len(cut)
+    assert cut_pairs(compiled({"sever": share}, seed=seed), 2) == cut
+    assert cut_pairs(changes, 0.999) == cut_pairs(changes, 3) == set()
+    if seed != other and len(cut) == len(PAIRS) / 2:  # 6,435 ways to draw 7 or 8 of 15 pairs
+        assert cut_pairs(compiled({"sever": share}, seed=other), 2) != cut
 
 
 @given(groups, groups, directions)

@@ -85,11 +85,11 @@ CUT = 'testbed = "simulated"\n[[faults]]\nat_s = 1\ncut = ["all", "all"]\n'
 FILES = {
     "no_verb": (
         "[[faults]]\nat_s = 1\n",
-        "$.faults[0]: expected one verb of partition, isolate, cut, degrade, flap, pause, got none",
+        "$.faults[0]: expected one verb of partition, isolate, cut, sever, degrade, flap, pause, got none",
     ),
     "two_verbs": (
         f"{CUT}pause = 1\n",
-        "$.faults[0]: expected one verb of partition, isolate, cut, degrade, flap, pause, got cut and pause",
+        "$.faults[0]: expected one verb of partition, isolate, cut, sever, degrade, flap, pause, got cut and pause",
     ),
     "other_verbs_key": (f'{CUT}between = ["all", "all"]\n', "$.faults[0].between: cut does not use it"),
     "pause_direction": (
