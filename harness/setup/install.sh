@@ -1,6 +1,6 @@
 #!/bin/sh
 # Sets up a checkout for the programs of GROUP: system packages, then .venv from requirements.lock. It prints to stderr;
-# the output of apt and pip goes to .trellis/setup.log. The stamp comes last: without it, everything is repeated.
+# the output of apt, uv and pip goes to .trellis/setup.log. The stamp comes last: without it, everything is repeated.
 # Usage: install.sh ROOT GROUP
 set -eu
 export LC_ALL=C
@@ -100,7 +100,7 @@ fi
 echo "trellis: setting up $root (log: $log)" >&2
 install_system_packages
 if ! has_current_venv; then
-    follow "python packages" '^(Collecting|Processing) ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
+    follow "python packages" '^ *(Collecting|Processing|\+) ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
     # With the archive analyses start some seconds sooner. It is optional.
     follow "Spark's classes" '\.jsa$' 1 "$root/.venv/bin/python" -P -m metrics.session || true
 fi

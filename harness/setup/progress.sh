@@ -1,6 +1,6 @@
 # Sourced: shows the progress of a long command. Set `log` to the file for its output first.
 
-telling='^ *(Get:|Unpacking |Setting up |Collecting |Downloading |Installing |Running )' # the lines of apt and pip to show
+telling='^ *(Get:|Unpacking |Setting up |Collecting |Downloading |Installing |Running |Building )' # lines of apt, uv, pip to show
 
 # Runs COMMAND and counts the lines of its output that match PATTERN. TOTAL is a number, or the pattern of apt's line
 # with the number of packages to install.

@@ -22,7 +22,9 @@ case "$1 $2" in
 "-I -c") exit 0 ;;
 "-c import sysconfig;"*) echo "$(dirname "$0")" ;;
 "-m venv") mkdir -p "$3/bin"; cp "$0" "$3/bin/python" ;;
-"-m pip") for last; do :; done
+"-m pip") [ "$3" != config ] || exec cat "$(dirname "$0")/../../pip-config"
+    for last; do :; done
+    [ ! -e "$(dirname "$0")/../../uv" ] || cp "$(dirname "$0")/../../uv" "$(dirname "$0")/uv"
     { echo "$@"; cat "$last"; } >>"$(dirname "$0")/../../pip"
     [ "${last##*/}" = requirements.lock ] || echo installed >>"$(dirname "$0")/../../installations"
     [ ! -e "$(dirname "$0")/../../break" ] ;;
@@ -111,6 +113,58 @@ def test_packages_that_are_built_use_the_locks_setuptools_and_fetch_nothing(chec
     assert options.startswith("--require-hashes --requirement")
     assert content == hashed
     assert lock.startswith("--require-hashes --no-build-isolation --requirement")
+
+
+FAKE_UV = """#!/bin/sh
+# Stands for uv: notes its arguments and its settings.
+{{ echo "$@"; env; }} >"$(dirname "$0")/../../by-uv"
+{end}
+"""
+PIP_CONFIG = """:env:.index-url='https://one.example/simple'
+:env:.default-timeout='180'
+freeze.all='true'
+global.index-url='https://other.example/simple'
+global.cert='/etc/certificates.crt'
+global.find-links='/opt/wheels'
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "end", "by"),
+    [
+        (PIP_CONFIG, "exit 0", "uv"),
+        ("", "exit 0", "uv"),
+        (PIP_CONFIG, "exit 2", "pip"),
+        ("global.proxy='http://proxy.example'\n", "exit 0", "pip"),
+        ("install.index-url='https://one.example'\n", "exit 0", "pip"),
+        ("global.find-links='/opt/wheels /opt/more'\n", "exit 0", "pip"),
+    ],
+)
+def test_uv_installs_from_the_index_of_pip_and_otherwise_pip_does(
+    checkout: Path, tools: Path, config: str, end: str, by: str
+) -> None:
+    provide_programs(checkout, tools)
+    (tools / "env").symlink_to(str(shutil.which("env")))
+    write_program(checkout / "uv", FAKE_UV.format(end=end))
+    (checkout / "pip-config").write_text(config)
+    assert launch(checkout, tools).returncode == 0
+    lock = checkout / "requirements.lock"
+    assert (f"--requirement {lock}" in (checkout / "pip").read_text()) == (by == "pip")
+    if by == "uv":
+        arguments, *settings = (checkout / "by-uv").read_text().splitlines()
+        assert arguments.startswith(f"pip install --python {checkout}/.venv/bin/python --require-hashes")
+        assert arguments.endswith(f"--no-build-isolation --requirement {lock}")
+        found = {line for line in settings if line.startswith(("UV_", "SSL_"))}
+        assert found == (
+            {
+                "UV_DEFAULT_INDEX=https://one.example/simple",
+                "UV_HTTP_TIMEOUT=180",
+                "SSL_CERT_FILE=/etc/certificates.crt",
+                "UV_FIND_LINKS=/opt/wheels",
+            }
+            if config
+            else set()
+        )
 
 
 def test_checkout_is_on_the_path_of_its_python(checkout: Path, tools: Path) -> None:
