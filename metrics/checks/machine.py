@@ -8,6 +8,7 @@ from metrics.rundir import SUSPECT
 
 RULES = Rules()
 
+CLOCK_ERROR = Limit(1.0, "ms")
 RECEIVE_P99 = Limit(10.0, "ms")
 SEND_P50 = Limit(5.0, "ms")
 CPU_BUSY = Limit(0.95, "ratio")
@@ -46,20 +47,22 @@ def throttled(emulation: Emulation) -> Judgement:
     return none_of(len(judged), periods + is_cut_off, "ms", detail, max(throttled_ms, default=0.0))
 
 
-@RULES.add("certificate", SUSPECT, scope="deliveries")
+@RULES.add("certificate", SUSPECT, CLOCK_ERROR, scope="deliveries")
 def clocks(clocks: Clocks) -> Judgement:
     """Fails if (``remote``) frames between two machines took less time than the uncertainty of their clocks, and the
-    round trips between the machines were not measured. ``worst`` is the largest uncertainty, by which any delay between
-    machines may be wrong ([remote-testbed.md](remote-testbed.md)).
+    round trips between the machines were not measured, or the uncertainty is over {0}. ``worst`` is the largest
+    uncertainty, by which any delay between machines may be wrong ([remote-testbed.md](remote-testbed.md)).
 
     Such delays are below the resolution. With measured round trips, the sum of the delays there and back is known, and
-    only its division into the two is unsure.
+    only its division into the two is unsure. That is tolerable for machines so near each other that a millisecond is
+    not.
     """
     worst_ms, unresolved = clocks.error_ns / 1e6, clocks.unresolved
     detail = f"delays between machines, and latencies, are known to within {worst_ms:.3g} ms by their clocks"
     if unresolved:
         detail += f"; {unresolved:,} of {clocks.tested:,} frames between machines took no longer than that"
-    return none_of(clocks.tested, 0 if clocks.has_round_trips else unresolved, "ms", detail, worst_ms)
+    is_resolved = clocks.has_round_trips and worst_ms <= CLOCK_ERROR.value
+    return none_of(clocks.tested, 0 if is_resolved else unresolved, "ms", detail, worst_ms)
 
 
 @RULES.add("overload", SUSPECT, RECEIVE_P99, grave=True, things="frames")

@@ -21,6 +21,7 @@ from metrics.checks.evidence import (
     PressureLine,
     Timed,
 )
+from metrics.checks.machine import CLOCK_ERROR
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
 from metrics.first_packets import RULES as COMPARED
@@ -196,8 +197,10 @@ def test_what_a_real_network_may_do_is_no_fault(changes: dict[str, Any]) -> None
     assert failures(change(SOUND, measured=changes)) == {}
 
 
-def test_short_delays_are_no_fault_where_round_trips_were_measured() -> None:
-    assert failures(change(SOUND, clocks={"unresolved": 1, "has_round_trips": True})) == {}
+def test_short_delays_are_no_fault_where_round_trips_were_measured_and_clocks_agree() -> None:
+    near = {"unresolved": 1, "has_round_trips": True, "error_ns": round(CLOCK_ERROR.ns)}
+    assert failures(change(SOUND, clocks=near)) == {}
+    assert failures(change(SOUND, clocks=near | {"error_ns": round(CLOCK_ERROR.ns) + 1})) == {"clocks": SUSPECT}
 
 
 @pytest.mark.parametrize(
