@@ -33,8 +33,8 @@ from metrics.rundir.files import DEPLOYMENT_FILE
 @task(help={"inventory": "the machines (TOML)"})
 def check(context: Context, inventory: str) -> None:
     """Check all that a run needs of every machine: login, shell, Python, files, disk, ports, captures."""
-    known = load_inventory(Path(inventory))
     with _connected_to_inventory(Path(inventory)) as deployment:
+        known = load_inventory(Path(inventory))
         versions = deployment.check_versions()
         with trial_folders(deployment):
             facts = check_files(deployment)

@@ -107,8 +107,11 @@ def find_machine(text: str, testbed: str) -> Machine:
         ExperimentError: there is no such machine, or the testbed has machines of its own.
     """
     if find_lack(testbed, "inventory") is None:
-        raise ExperimentError("--on", f'testbed = "{testbed}" runs on the machines of the experiment\'s own inventory')
+        problem = f'testbed = "{testbed}" runs on the machines of the experiment\'s own inventory'
+        raise ExperimentError("--on", f"{problem}; leave --on out, or add --testbed emulated")
     path, colon, name = text.rpartition(":") if not Path(text).exists() else (text, "", "")
+    if not Path(path or text).exists():
+        raise ExperimentError("--on", f"expected INVENTORY or INVENTORY:MACHINE, and there is no file {path or text}")
     machines = load_inventory(Path(path or text)).machines
     chosen = [machine for machine in machines if machine.name == name or not colon]
     if not chosen:

@@ -10,6 +10,7 @@ from pathlib import Path
 import fabric
 import paramiko  # type: ignore[import-untyped]
 from cryptography.exceptions import UnsupportedAlgorithm
+from paramiko.ssh_exception import NoValidConnectionsError  # type: ignore[import-untyped]
 
 from harness.deployment.answers import StepError
 from harness.deployment.known_hosts import known_as, read_host_keys
@@ -63,6 +64,10 @@ def open_connection(
     except paramiko.AuthenticationException as error:
         problem = f"Authentication failed for user {machine.user!r} with the key {machine.key}"
         raise StepError(f"{problem}: {error}" if str(error) != "Authentication failed." else problem) from None
+    except NoValidConnectionsError as error:
+        reasons = {reason.strerror or str(reason) for reason in error.errors.values()}
+        place = f"port {machine.port} of {machine.host}"
+        raise StepError(f"{place}: {', '.join(sorted(reasons))}; does sshd listen there?") from None
     except UnicodeError:
         raise StepError(f"{machine.host!r} is no host name") from None
     transport = connection.transport
@@ -94,9 +99,15 @@ def _trust(connection: fabric.Connection, machine: Machine) -> None:
     keys: dict[str, paramiko.PKey] = {}
     for key in read_host_keys(Path(machine.known_hosts), machine.host, machine.port):
         keys.setdefault(key.get_name(), key)  # Paramiko compares one key of each type: the first one counts
+    name = known_as(machine.host, machine.port)
+    if not keys:
+        scan = f"ssh-keyscan -p {machine.port} {machine.host}"
+        raise StepError(
+            f"{machine.known_hosts} has no key of {name}; `{scan}` prints those that it shows: compare them"
+        )
     trusted = connection.client.get_host_keys()
     for kind, key in keys.items():
-        trusted.add(known_as(machine.host, machine.port), kind, key)
+        trusted.add(name, kind, key)
     connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
 
 

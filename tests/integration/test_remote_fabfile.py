@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.errors import ExperimentError
 from harness.experiment.inventory import Machine
 from tests.integration.deployment_machines import machines, sandboxed
 
@@ -64,6 +66,24 @@ def test_a_failure_is_one_line_and_an_exit_status(tmp_path: Path):
         assert done.returncode == 1
         assert done.stderr.strip().startswith("connect failed on m0: ")
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_check_of_a_damaged_inventory_says_so_in_one_line(tmp_path: Path):
+    (tmp_path / "unknown.toml").write_text('[[machines]]\nname = "a"\nport_number = 3\n')
+    for name, problem in (("missing.toml", "No such file"), ("unknown.toml", "port_number")):
+        done = fab("check", "--inventory", str(tmp_path / name))
+        assert done.returncode == ExperimentError.exit_code
+        assert problem in done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1
+
+
+@sandboxed
+def test_check_names_a_port_at_which_nobody_listens(tmp_path: Path):
+    with machines(tmp_path, 1) as [(_, machine)]:
+        known = Path(machine.known_hosts)
+        known.write_text(re.sub(r"^\S+", f"[{machine.host}]:9", known.read_text(), flags=re.MULTILINE))
+        said = check_fails(write_inventory(tmp_path / "inventory.toml", [msgspec.structs.replace(machine, port=9)]))
+        assert said == f"connect failed on m0: port 9 of {machine.host}: Connection refused; does sshd listen there?"
 
 
 def check_fails(inventory: Path) -> str:

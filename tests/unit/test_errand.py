@@ -115,8 +115,8 @@ def test_a_machine_is_named_by_its_inventory(inventory: Path) -> None:
     ("suffix", "testbed", "problem"),
     [
         (":gamma", "emulated", "has no machine gamma; it has alpha, beta"),
-        ("", "remote", "runs on the machines of the experiment's own inventory"),
-        (".none:alpha", "emulated", "No such file"),
+        ("", "remote", "own inventory; leave --on out, or add --testbed emulated"),
+        (".none:alpha", "emulated", "expected INVENTORY or INVENTORY:MACHINE, and there is no file"),
     ],
 )
 def test_a_machine_that_cannot_be_used_is_refused(inventory: Path, suffix: str, testbed: str, problem: str) -> None:
