@@ -45,6 +45,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.experiment.form import resolve
     from harness.planning import remarks_on
     from harness.planning.faults import describe_faults
+    from harness.testbeds.registry import find_lack
     from peer.core.schedule import Publish
 
     plan = planned.plan
@@ -60,8 +61,9 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
     faults = enumerate(describe_faults(plan.experiment, planned.changes))
     yield from (f"{f'fault {number}':<12} {text}" for number, text in faults)
-    yield f"rtt          {_describe_rtts(planned.underlay)}"
-    yield from _describe_data(planned)
+    if find_lack(plan.experiment.testbed, "shape") is None:
+        yield f"rtt          {_describe_rtts(planned.underlay)}"
+        yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)
     yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""

@@ -37,6 +37,11 @@ class Run(RunDir):
         return self.manifest.zero_ns
 
     @property
+    def is_asked_for(self) -> bool:
+        """Whether the network is one that the experiment asked for, or the one that was there."""
+        return self.manifest.has_ability("shape")
+
+    @property
     def duration_s(self) -> float:
         """The length of the publishing window."""
         return float(self.experiment["workload"]["duration_s"])

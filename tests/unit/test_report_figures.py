@@ -32,6 +32,7 @@ class Shown(Run):
 
     zero_ns = ZERO_NS
     duration_s = 4.0
+    is_asked_for = True
 
     def table(self, name: str) -> pd.DataFrame | None:
         return self._tables.get(name)
@@ -314,7 +315,7 @@ def test_fidelity_shows_every_second_in_milliseconds_and_shares() -> None:
             network.hop_delay,
             {"hops": HOPS},
             "Median parts of a hop's delay: send buffer 2 ms (99 % within 2.98 ms), wire 35 ms (99 % within 49.7 "
-            "ms), receive 2 ms (99 % within 3.96 ms). Asked for: 50 ms.",
+            "ms), receive 2 ms (99 % within 3.96 ms). One-way delay asked for: 50 ms.",
         ),
         (
             network.overhead,

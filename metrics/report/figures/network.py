@@ -49,11 +49,12 @@ OVERHEAD: Final = (
 @CHAPTER.figure(
     "Where a hop's delay arises",
     "hops",
-    meaning="""The wire should take what was asked for: the blue curve lies on the dashed one. The other two curves are
-    the time in the hosts; if they come near the blue one, the machine is too slow for the run.""",
+    meaning="""The wire should take what was asked for, or half of the measured round trip where nothing was: the blue
+    curve lies on the dashed one. The other two curves are the time in the hosts; if they come near the blue one, the
+    machine is too slow for the run.""",
 )
 def hop_delay(run: Run) -> Drawing | None:
-    """Send buffer: from the peer's write to the first byte on the emulated network.
+    """Send buffer: from the peer's write to the first byte on the network.
 
     Wire: to the last byte in order at the receiver's interface. Receive: to the peer's read.
     """
@@ -71,11 +72,12 @@ def hop_delay(run: Run) -> Drawing | None:
             seen.append(f"{name} {number(median)} ms (99 % within {number(high)} ms)")
         plot_cdf(axes, values, least=1e-3, label=label, color=color)
     asked = totals.asked_ms
-    plot_cdf(axes, asked, least=1e-3, label="one-way delay asked for", color=GREY, linestyle="--")
+    reference = "one-way delay asked for" if run.is_asked_for else "half of the measured round trip"
+    plot_cdf(axes, asked, least=1e-3, label=reference, color=GREY, linestyle="--")
     log_scale(axes, "x")
     axes.set(xlabel="part of a hop's delay (ms)", ylabel="share of hops", ylim=(0, 1.02))
     legend_above(axes)
-    wanted = f" Asked for: {number(spread(asked)[0])} ms." if len(asked) else ""
+    wanted = f" {reference.capitalize()}: {number(spread(asked)[0])} ms." if len(asked) else ""
     return Drawing(canvas, f"Median parts of a hop's delay: {', '.join(seen)}.{wanted}")
 
 
