@@ -16,6 +16,7 @@ from peer.core.contract import Send
 from peer.core.frames import Data
 from peer.protocols.description import ParameterError
 from peer.protocols.implicit_groups.encoding import decode_way
+from tests.examples import examples
 from tests.group_network import COPIES, PROTOCOL, TOPICS, Network, draw_interests
 
 SEEDS = st.integers(0, 2**32)
@@ -29,7 +30,7 @@ def expressions(draw) -> str:
     return "|".join("&".join(map(keyword, term)) for term in terms)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     nodes=st.integers(2, 30),
     seed=SEEDS,
