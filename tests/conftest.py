@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("untimed", parent=settings(), deadline=None)
-settings.load_profile("untimed")  # how long an example takes says more of the machine than of the code
+from tests.examples import ALL, FEW
+
+for profile, number in (("all", ALL), ("few", FEW)):  # how long one takes says more of the machine than of the code
+    settings.register_profile(profile, parent=settings(), deadline=None, max_examples=number)
+settings.load_profile("all")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as for all that a shell starts in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)  # some tests interrupt programs, which inherit it

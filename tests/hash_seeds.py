@@ -1,4 +1,4 @@
-"""Runs a script under several PYTHONHASHSEEDs: what follows from a seed alone comes out the same under all of them."""
+"""Runs a script under two PYTHONHASHSEEDs: what follows from a seed alone comes out the same under both."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 
 def outputs_under_hash_seeds(script: str) -> set[str]:
-    """What the script prints, under each of three hash seeds."""
+    """What the script prints, under each of two hash seeds."""
     return {
         subprocess.run(
             [sys.executable, "-c", script],
@@ -15,5 +15,5 @@ def outputs_under_hash_seeds(script: str) -> set[str]:
             text=True,
             check=True,
         ).stdout
-        for seed in ("0", "1", "4711")
+        for seed in ("0", "4711")
     }

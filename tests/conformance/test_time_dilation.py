@@ -3,6 +3,7 @@
 Stated tolerances: the same underlay, overlay and schedule byte for byte; the same set of deliveries; view sizes,
 degrees and control traffic within 15 %; median delay within 5 ms or 5 %. Control traffic is heartbeats above all: a
 timer that did not stretch would double it. Access rates and jitter are on, so they must stretch too.
+``tests/e2e/test_run_dilated.py`` has a brief dilated run alone.
 """
 
 import json
@@ -18,7 +19,7 @@ import pytest
 from metrics.rundir import Manifest
 from tests.e2e.run_experiment import await_step, finish, speaks_of_load, start
 
-pytestmark = pytest.mark.root
+pytestmark = [pytest.mark.root, pytest.mark.long]
 
 DILATION = 2
 DURATION_S = 5

@@ -91,6 +91,9 @@ RUNS: dict[str, dict[str, Any]] = {
     "vitis": {"rate_mbit": 0, "processing": "none", "parameters": "[vitis]\ntable_size = 5"},  # of 15 other nodes
 }
 """What each protocol meets besides delays."""
+USUAL = {"spidercast", "topiary"}
+"""The protocols that are compared in every run of the tests: one of them meets slow links, the other busy hosts, and
+only one of them tells of interests."""
 PASS_ON_EVERY_COPY = {"implicit-groups"}
 """Protocols whose nodes pass on each copy of a message, and not the first one only."""
 TELL_OF_INTERESTS = {"implicit-groups", "topiary", "vitis"}
@@ -153,7 +156,9 @@ def begin(folder: Path, testbed: str, name: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.fixture(scope="module", params=RUNS)
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=() if name in USUAL else pytest.mark.long) for name in RUNS]
+)
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the runs of a protocol are, with their experiment."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -1,4 +1,4 @@
-"""A small experiment, and the command that runs it."""
+"""Two small experiments, and the command that runs them."""
 
 import json
 import os
@@ -43,11 +43,39 @@ record = true
 scrape_interval_s = 1
 """
 
+BRIEF = """
+name = "brief"
+protocol = "complete"
+seed = 7
+
+[underlay]
+kind = "uniform"
+hosts = 3
+delay_ms = 5
+
+[workload]
+topics = 2
+publish_rate_per_s = 10
+warmup_s = 0.5
+duration_s = 2
+cooldown_s = 0.5
+
+[interests]
+ratio = 1.0
+"""
+
 
 def write_experiment(folder: Path) -> Path:
     """The experiment's file."""
     path = folder / "small.toml"
     path.write_text(EXPERIMENT)
+    return path
+
+
+def write_brief(folder: Path) -> Path:
+    """An experiment that is over soon."""
+    path = folder / "brief.toml"
+    path.write_text(BRIEF)
     return path
 
 

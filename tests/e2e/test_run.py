@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.run_experiment import Finished, finish, speaks_of_load, start, trellis, write_experiment
+from tests.e2e.run_experiment import Finished, finish, speaks_of_load, start, trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
@@ -138,7 +138,7 @@ def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Finished, tmp
 
 
 def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
-    experiment = write_experiment(tmp_path)
+    experiment = write_brief(tmp_path)
     killed = start("run", experiment, "--out", tmp_path / "killed")
     assert killed.stderr is not None
     next(line for line in killed.stderr if line.startswith("warmup"))

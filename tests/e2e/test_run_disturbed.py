@@ -6,27 +6,30 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import Finished, await_step, descendants, finish, start, write_experiment
+from tests.e2e.run_experiment import Finished, await_step, descendants, finish, start, write_brief
 
 pytestmark = pytest.mark.root
+
+LONG_ENOUGH = ("--set", "workload.duration_s=5")
+"""For a process to be found and ended before the workload is over."""
 
 
 @pytest.mark.parametrize("signal", ["KILL", "TERM"])
 def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path, signal: str) -> None:
-    process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run", "--json")
+    process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
-    victim = peer_process(process.pid, "10.0.0.4")
+    victim = peer_process(process.pid, "10.0.0.3")
     victim_is_alive = Path(f"/proc/{victim}").exists()
     kill(victim, signal)
     summary = finish(process)
     assert victim_is_alive
     assert summary["verdict"] != "valid"
-    assert any("peer-3" in reason for reason in summary["reasons"]), summary["reasons"]
+    assert any("peer-2" in reason for reason in summary["reasons"]), summary["reasons"]
     assert summary["headline"]["delivery_ratio"] is not None
 
 
 def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> None:
-    process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run", "--json")
+    process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
     plane = next(pid for pid, command in descendants(process.pid).items() if "dataplane.process" in command)
     kill(plane, "STOP")
@@ -38,7 +41,7 @@ def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> Non
 
 
 def test_a_data_plane_that_is_killed_costs_the_verdict_and_not_the_traces(tmp_path: Path) -> None:
-    process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run", "--json")
+    process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
     commands = descendants(process.pid)
     kill(next(pid for pid, command in commands.items() if "dataplane.process " in f"{command} "), "KILL")
@@ -54,7 +57,7 @@ def summary_hosts(run_dir: Path) -> int:
 
 
 def test_two_runs_side_by_side_keep_their_results_apart(tmp_path: Path) -> None:
-    experiment = write_experiment(tmp_path)
+    experiment = write_brief(tmp_path)
     both = [start("run", experiment, "--seed", str(seed), "--out", tmp_path / str(seed), "--json") for seed in (1, 2)]
     for seed, process in zip((1, 2), both, strict=True):
         summary = finish(process)

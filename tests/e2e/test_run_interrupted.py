@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.machine import observe
-from tests.e2e.run_experiment import trellis
+from tests.e2e.run_experiment import trellis, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -30,34 +30,6 @@ STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s|remark: .+")
 
 WHOLE = "is complete but not analysed; try: trellis report"
 """What the last line says of a run that has a manifest, before its directory."""
-
-EXPERIMENT = """
-name = "brief"
-protocol = "complete"
-seed = 7
-
-[underlay]
-kind = "uniform"
-hosts = 3
-delay_ms = 5
-
-[workload]
-topics = 2
-publish_rate_per_s = 10
-warmup_s = 0.5
-duration_s = 2
-cooldown_s = 0.5
-
-[interests]
-ratio = 1.0
-"""
-
-
-def write_brief(folder: Path) -> Path:
-    """An experiment that is over soon."""
-    path = folder / "brief.toml"
-    path.write_text(EXPERIMENT)
-    return path
 
 
 @pytest.mark.parametrize(("name", "phase"), [*(("INT", phase) for phase in PHASES), ("TERM", "workload")])

@@ -8,31 +8,36 @@ import pytest
 
 from tests.e2e.machine import observe
 from tests.e2e.observer import cgroups_of, cgroups_of_processes
-from tests.e2e.run_experiment import trellis, write_experiment
+from tests.e2e.run_experiment import trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
 LONGEST_S = 40.0
+USUAL = 4
+"""How many of the random moments are tried in every run of the tests."""
 
 
-def left_by_kill(folder: Path, moment: str) -> dict[str, Any]:
+def left_by_kill(experiment: Path, moment: str) -> dict[str, Any]:
     """Kill a run at a moment; what the observer saw."""
-    return observe("KILL", moment, trellis("run", write_experiment(folder), "--out", folder / "run"), folder)
+    folder = experiment.parent
+    return observe("KILL", moment, trellis("run", experiment, "--out", folder / "run"), folder)
 
 
 @pytest.mark.parametrize("moment", ["plan", "boot", "probe before", "warmup", "collect"])
 def test_leaves_nothing_when_killed_after(moment: str, tmp_path: Path) -> None:
-    seen = left_by_kill(tmp_path, moment)
+    seen = left_by_kill(write_brief(tmp_path), moment)
     assert str(seen["killed_at"]).startswith(moment)
     assert seen["left"] == {}
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("draw", range(20))
+@pytest.mark.parametrize(
+    "draw", [*range(USUAL), *(pytest.param(draw, marks=pytest.mark.long) for draw in range(USUAL, 20))]
+)
 def test_leaves_nothing_when_killed_at_a_random_moment(draw: int, tmp_path: Path) -> None:
     moment = random.Random(draw).uniform(0, LONGEST_S)
-    assert left_by_kill(tmp_path, f"{moment:.3f}")["left"] == {}
+    assert left_by_kill(write_experiment(tmp_path), f"{moment:.3f}")["left"] == {}
 
 
 def test_the_observer_sees_what_is_left(tmp_path: Path) -> None:

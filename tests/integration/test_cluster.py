@@ -155,6 +155,7 @@ def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local:
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_cluster_standalone_with_two_workers_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     run_dir = copy_of(local, tmp_path / "run")
     run_on_cluster(tmp_path, [sys.executable, "-c", BUILD, str(run_dir), MASTER])

@@ -95,7 +95,7 @@ def read_with(master: str, captures: tuple[Path, Path], tmp_path: Path) -> dict[
     return found
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.long)])
 def test_rows_equal_the_kernels(
     master: str, captures: tuple[Path, Path], expected: dict[str, list[object]], tmp_path: Path
 ) -> None:

@@ -61,7 +61,7 @@ interests = { ratio = 1.0 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own_clock", [False, True])
+@pytest.mark.parametrize("own_clock", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_run_over_two_machines_is_judged_from_captures_and_round_trips(own_clock: bool, tmp_path: Path):
     """Also if the machines' clocks are taken for others than ours, and estimated."""
     experiment, run_dir = tmp_path / "experiment.toml", tmp_path / "run"

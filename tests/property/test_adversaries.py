@@ -20,6 +20,7 @@ from peer.core.contract import (
 from peer.core.frames import Data
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.testing import Faults, Pump, Solo, connects, deliveries
+from tests.examples import examples
 
 SECOND_NS = 1_000_000_000
 MILLISECOND_NS = 1_000_000
@@ -53,7 +54,7 @@ def copies(pump: Pump) -> list[tuple[int, int, Data]]:
     return [(n, e.peer, e.frame) for _, n, e in pump.effects if isinstance(e, Send) and isinstance(e.frame, Data)]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(protocols, adversaries, seeds, st.sampled_from([1.0, 0.5]))
 def test_a_topic_attacker_or_full_dropper_passes_nothing_on_whatever_the_protocol(protocol, bad, seed, share):
     attack = {"name": "topic-attacker", "victim_topics": (0,)} if share < 1 else {"name": "dropper", "drop_ratio": 1.0}
@@ -72,7 +73,7 @@ def test_a_topic_attacker_or_full_dropper_passes_nothing_on_whatever_the_protoco
     assert sent == {node for node in range(NODES) if pump.nodes[node].state.neighbours}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(protocols, adversaries, seeds, st.permutations([0, 1, 7]))
 def test_a_topic_attacker_looks_at_every_topic_of_a_message(protocol, bad, seed, topics):
     """The victim topic is 1, wherever it stands among the message's topics; nobody subscribes to 7."""
@@ -85,7 +86,7 @@ def test_a_topic_attacker_looks_at_every_topic_of_a_message(protocol, bad, seed,
     assert all(1 in copy.topics for copy in published)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(protocols, adversaries, seeds)
 def test_an_attacker_without_an_occasion_is_an_honest_node(protocol, bad, seed):
     runs = []
@@ -97,7 +98,7 @@ def test_an_attacker_without_an_occasion_is_an_honest_node(protocol, bad, seed):
     assert runs[0] == runs[1] == runs[2]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(adversaries, seeds)
 def test_what_honest_nodes_do_with_what_they_get_is_unchanged(bad, seed):
     """Every honest node passes its first copy on to all neighbours but the sender, as without adversaries."""
@@ -126,7 +127,7 @@ def test_a_dropper_drops_the_share_it_is_told_to():
     assert abs(counts["withheld"] / total - 0.3) < 4 * (0.3 * 0.7 / total) ** 0.5
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(protocols, adversaries, seeds, st.booleans())
 def test_eclipse_attackers_are_linked_with_each_other_and_mend_their_mesh(protocol, bad, seed, cut):
     pump = make_pump(PROTOCOLS[protocol].composition, {"name": "eclipse", "accomplices": tuple(sorted(bad))}, bad, seed)
@@ -155,7 +156,7 @@ def test_a_mesh_link_comes_back_although_the_protocol_does_not_want_it():
     assert solo.advance(100 * MILLISECOND_NS) == [Connect(5)]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(adversaries, seeds, st.integers(1, 400), st.sampled_from([None, Faults(0.0, 0.3, 0.3)]))
 def test_a_slow_node_handles_everything_so_much_later(bad, seed, delay_ms, faults):
     pump = make_pump(COMPLETE, {"name": "slow", "delay_ms": delay_ms}, bad, seed, faults)
@@ -194,7 +195,7 @@ def test_the_frames_of_a_link_that_ends_are_handled_at_its_end_and_in_order():
     assert [message.message_id for message in last] == [second.message_id]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seeds, st.integers(1, 50), st.sampled_from([None, {"name": "slow", "delay_ms": 30}]))
 def test_honest_nodes_may_take_their_time_and_a_slow_one_is_late_on_top(seed, processing_ms, behaviour):
     processing_ns = processing_ms * MILLISECOND_NS

@@ -12,6 +12,7 @@ from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.testing import Faults, Pump
+from tests.examples import examples
 
 SECOND_NS = 1_000_000_000
 TOPICS = 4
@@ -64,7 +65,7 @@ def subscriptions(wanted: list) -> set[tuple[int, int]]:
     return {(n, topic) for n, topics in enumerate(wanted) for topic in topics if n != ASKER and topic not in wanted[0]}
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(interests, st.integers(0, 2**32), faulty)
 def test_over_stan_an_asker_learns_nothing_of_topics_that_it_does_not_have(wanted, seed, faults):
     pump = make_pump("stan", wanted, seed, faults)
@@ -74,7 +75,7 @@ def test_over_stan_an_asker_learns_nothing_of_topics_that_it_does_not_have(wante
     assert not {(node, topic) for node, topic in concluded(pump) if topic not in wanted[ASKER]}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(interests, st.integers(0, 2**32))
 def test_over_stan_without_lists_it_learns_everything(wanted, seed):
     """So that the property above is about something."""
@@ -83,7 +84,7 @@ def test_over_stan_without_lists_it_learns_everything(wanted, seed):
     assert concluded(pump) >= subscriptions(wanted)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(interests, st.integers(0, 2**32), faulty)
 def test_over_rvr_it_learns_nothing(wanted, seed, faults):
     """No frame says what a node subscribes to: a node asks for a relay path as a subscriber or as a relay."""
@@ -94,7 +95,7 @@ def test_over_rvr_it_learns_nothing(wanted, seed, faults):
 
 
 @pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 @given(interests, st.integers(0, 2**32), faulty)
 def test_over_any_other_protocol_it_learns_everything_and_it_never_errs(protocol, wanted, seed, faults):
     pump = make_pump(protocol, wanted, seed, faults)

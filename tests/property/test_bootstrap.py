@@ -11,6 +11,7 @@ from peer.core.directory import Directory, PeerInfo, PersistentMap
 from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
 from peer.runtime.bootstrap import Step, first_directory, tell, timeline
 from peer.runtime.spec import NodeSpec, OverlayDocument
+from tests.examples import examples
 
 NODES, TOPICS = 8, 5
 START_NS = -1000
@@ -79,7 +80,7 @@ def check_equal(found: Directory, expected: Directory) -> None:
 
 
 @given(histories())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_answers_equal_a_slow_reference(history: tuple[OverlayDocument, list[Action]]) -> None:
     overlay, actions = history
     found = list(timeline(overlay, actions, START_NS))

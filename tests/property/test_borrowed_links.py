@@ -8,6 +8,7 @@ from peer.core.frames import Subscriptions
 from peer.core.node import ComposedNode
 from peer.core.parts import Part, State
 from peer.testing import Pump
+from tests.examples import examples
 
 MS, SECOND_NS = 1_000_000, 1_000_000_000
 
@@ -51,7 +52,7 @@ class User(Part):
             turn.connect(peer)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     st.lists(
         st.tuples(

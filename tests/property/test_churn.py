@@ -17,6 +17,7 @@ from harness.workload.churn import Sessions, Span, draw_sessions, mean_off_s
 from harness.workload.workload import Workload, draw_workload
 from peer.core.contract import message_id
 from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
+from tests.examples import examples
 
 HERE = Path()
 SECOND = 1_000_000_000
@@ -115,7 +116,7 @@ def share_up(sessions: Sessions, at_ns: int) -> float:
 
 
 @given(st.floats(10, 500), st.none() | st.floats(10, 500), seeds)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_exponential_churn_is_stationary_from_the_start(on_s: float, off_s: float | None, seed: int) -> None:
     spec, nodes = ChurnSpec(kind="exponential", on_s=on_s, off_s=off_s), 2000
     expected = on_s / (on_s + mean_off_s(spec))
@@ -180,7 +181,7 @@ def check_possible(drawn: Workload, experiment: Experiment) -> None:
 
 
 @given(workloads, churns, st.floats(0.3, 1), st.integers(6, 25), seeds)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_schedules_under_churn_are_possible(
     workload: WorkloadSpec, churn: ChurnSpec, ratio: float, nodes: int, seed: int
 ) -> None:
@@ -225,7 +226,7 @@ def scripts(draw: st.DrawFn) -> tuple[ScriptedAction, ...]:
 
 
 @given(scripts(), seeds)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_script_is_possible_or_refused_with_its_place(script: tuple[ScriptedAction, ...], seed: int) -> None:
     workload = WorkloadSpec(topics=5, duration_s=10, cooldown_s=1)
     churn = ChurnSpec(kind="script", script=script)

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.testbeds.emulated.dataplane.links import TABLE_SIZE, AccessLink, EmulatedNetwork, Pair, mix
+from tests.examples import examples
 
 HOSTS = 64
 seeds = st.integers(0, 2**70)
-few = settings(max_examples=20)
+few = settings(max_examples=examples(20))
 
 
 def network(seed: int, hosts: int = HOSTS, jitter_ms: float = 1.0) -> EmulatedNetwork:

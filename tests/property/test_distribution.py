@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from metrics.measures.distribution import SHARES, STEPS, Distribution
 from metrics.measures.measure import count_values, largest, mean, quantile
 from metrics.tables.runs import SortedRuns, write_run
+from tests.examples import examples
 
 floats = st.floats(-1e12, 1e12) | st.sampled_from([-0.0, 0.0, 5e-324, -5e-324])
 integers = st.integers(-(2**63) + 1, 2**63 - 1) | st.integers(-2, 2)
@@ -36,7 +37,7 @@ def test_few_values_are_all_kept(parts: list[list[float]]) -> None:
     assert (values.tolist(), upto.tolist()) == (list(found.values), list(range(1, 1 + len(everything))))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.integers(1, 5000), st.integers(1, 5), st.integers(0, 2**32), st.sampled_from([1.0, 1e6]))
 def test_statistics_are_those_of_the_array(count: int, parts: int, seed: int, unit: float) -> None:
     random = np.random.default_rng(seed)

@@ -31,6 +31,7 @@ from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import covering_topics, keyword, keywords
 from peer.core.payload import least_payload_bytes, make_payload, read_expression, topic_sequence
 from peer.core.schedule import Change, Join, Leave, Publish, Subscribe, Unsubscribe
+from tests.examples import examples
 
 HERE = Path("x.toml")
 SECOND = 1_000_000_000
@@ -54,7 +55,7 @@ def published(
     st.integers(1, 3),
     st.integers(0, 2**32),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_node_that_is_up_publishes_to_groups_of_that_instant(
     kind: str, empty: bool, churn: str, terms: int, words: int, seed: int
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from harness.experiment.form import Experiment
 from harness.experiment.loader import check_rules, decode
 from harness.planning.faults import compile_faults
+from tests.examples import examples
 from topologies.generated import uniform_underlay
 from topologies.network import Network
 from topologies.timeline import Change, Timeline, decode_changes, encode_changes
@@ -102,7 +103,7 @@ def test_a_rate_limits_the_access_links_of_the_first_group(host: int, direction:
     assert all(timeline.asked(*pair, 2 * SECOND_NS) == timeline.network.asked(*pair) for pair in PAIRS)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.integers(2, 9), st.integers(1, 8), st.integers(1, 30))
 def test_a_connection_flaps_from_its_first_instant_to_its_last(period: int, down: int, length: int):
     """Tenths of a second; each period begins without connection."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from metrics.executors.in_process import InProcess
 from metrics.tables.faults import RECOVERED, STEP_NS, FaultSpan, build_faults, find_spans
 from metrics.tables.schemas import FAULTS, arrow_schema
+from tests.examples import examples
 from topologies.timeline import Change
 
 SECOND, MS = 1_000_000_000, 1_000_000
@@ -99,7 +100,7 @@ deliveries = st.lists(
 
 
 @given(deliveries)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_from_the_recovery_on_almost_all_deliveries_are_as_fast_as_before(
     rows: list[tuple[int, int, float | None, bool]],
 ):

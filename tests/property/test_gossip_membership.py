@@ -27,6 +27,7 @@ from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderHeartbeat
 from peer.testing import Faults, Pump, Solo, disconnects, sends
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -86,7 +87,7 @@ def component(edges: dict[int, set[int]]) -> set[int]:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, st.floats(0, 0.3), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_a_view_is_bounded_and_never_of_oneself_whatever_the_links_do(network, drop, duplicate, reorder):
     kind, nodes, seed = network
@@ -111,7 +112,7 @@ class Instant:
         self.now_ns = now_ns
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(networks)
 def test_views_fill_up_and_stay_connected(network):
     kind, nodes, seed = network
@@ -126,7 +127,7 @@ def test_views_fill_up_and_stay_connected(network):
     assert not [event for event in pump.traced if event.event == "reject"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(networks)
 def test_every_link_serves_an_exchange_under_way(network):
     kind, nodes, seed = network
@@ -150,7 +151,7 @@ def test_every_link_serves_an_exchange_under_way(network):
     }  # fmt: skip
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(kinds, st.integers(8, 12), st.integers(0, 2**32), st.data())
 def test_the_dead_leave_the_views(kind, nodes, seed, data):
     pump = make_pump(KINDS[kind], nodes, seed)
@@ -165,7 +166,7 @@ def test_the_dead_leave_the_views(kind, nodes, seed, data):
         assert not pump.nodes[node].state.borrowed & dead
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(kinds, st.integers(6, 14), st.integers(0, 2**32), st.integers(1, 40))
 def test_cut_links_cost_an_exchange_and_nothing_more(kind, nodes, seed, cuts):
     pump = make_pump(KINDS[kind], nodes, seed)
@@ -212,7 +213,7 @@ def test_in_degrees_even_out_in_cyclon_and_drift_apart_in_newscast():
 # ---------------------------------------------------------------------------------------- below an overlay
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(networks, st.integers(1, 4), st.sampled_from(["random", "spidercast"]))
 def test_other_parts_see_only_links_that_one_of_them_asked_for(network, degree, overlay):
     kind, nodes, seed = network
@@ -243,7 +244,7 @@ def test_other_parts_see_only_links_that_one_of_them_asked_for(network, degree, 
         assert told >= chosen | {(peer, node) for node, peer in chosen}
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(kinds, st.integers(6, 14), st.integers(0, 2**32))
 def test_messages_flow_over_an_overlay_of_gossiped_views(kind, nodes, seed):
     pump = make_pump(KINDS[kind], nodes, seed, None, {"name": "random", "degree": 4}, "announced")

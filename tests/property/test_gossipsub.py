@@ -17,6 +17,7 @@ from peer.core.contract import (
 )
 from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump, Solo, connects, disconnects, part_of
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -80,7 +81,7 @@ def settle(pump: Pump) -> None:
     raise AssertionError("meshes never come to rest")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, st.floats(0, 0.4), st.floats(0, 0.8), st.floats(0, 0.8))
 def test_nobody_gets_a_message_twice_whatever_the_links_do(
     network: dict, drop: float, duplicate: float, reorder: float
@@ -101,7 +102,7 @@ def test_nobody_gets_a_message_twice_whatever_the_links_do(
 changes = st.lists(st.tuples(st.integers(0, 11), st.booleans(), st.integers(0, TOPICS - 1)), max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, changes)
 def test_at_rest_a_mesh_is_the_same_from_both_ends(network: dict, steps: list[tuple[int, bool, int]]):
     pump, nodes = start(network)
@@ -118,7 +119,7 @@ def test_at_rest_a_mesh_is_the_same_from_both_ends(network: dict, steps: list[tu
                 assert node in held[peer][topic]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, changes)
 def test_degrees_keep_their_bounds(network: dict, steps: list[tuple[int, bool, int]]):
     pump, nodes = start(network)
@@ -137,7 +138,7 @@ def test_degrees_keep_their_bounds(network: dict, steps: list[tuple[int, bool, i
             assert len(peers) >= min(p["d_lo"], len(set(free) | set(peers)))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, st.data())
 def test_every_subscriber_that_links_lead_to_gets_every_message(network: dict, data: st.DataObject):
     """By mesh, or by gossip: with as many lazy peers as there are nodes, no subscriber is left out."""

@@ -16,6 +16,7 @@ from peer.core.contract import Send
 from peer.core.frames import Data
 from peer.protocols.description import ParameterError
 from peer.protocols.implicit_groups.encoding import decode_way
+from tests.examples import examples
 from tests.group_network import COPIES, PROTOCOL, TOPICS, Network, draw_interests
 
 SEEDS = st.integers(0, 2**32)
@@ -29,7 +30,7 @@ def expressions(draw) -> str:
     return "|".join("&".join(map(keyword, term)) for term in terms)
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(
     nodes=st.integers(2, 30),
     seed=SEEDS,
@@ -100,7 +101,7 @@ def test_cohabitants_get_what_the_manager_of_their_address_gets_and_inherit_its_
     assert sorted(network.cast(3, "b&c")) == hosted
 
 
-@pytest.mark.parametrize("silently", [False, True])
+@pytest.mark.parametrize("silently", [pytest.param(False, marks=pytest.mark.long), True])
 def test_all_members_get_casts_again_after_a_fifth_of_the_nodes_has_crashed(silently: bool):
     network = Network(30, 2, takeover_s=2.0, heartbeat_s=1.0)
     network.crash(*network.draws.sample(network.up, 6), silently=silently)
@@ -130,6 +131,7 @@ def reached(seed: int, **parameters: object) -> tuple[int, int, int]:
     return wanted, got, len(network.traced(*COPIES))
 
 
+@pytest.mark.long
 def test_several_branch_factors_reach_more_members_past_droppers_for_more_copies():
     alone, together = reached(1), reached(1, parallel_branch_factors=(0.3, 1.0, 3.2))
     assert together[0] == alone[0] > alone[1]

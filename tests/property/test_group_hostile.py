@@ -29,6 +29,7 @@ from peer.protocols.implicit_groups.frames import (
     GroupUpdate,
     GroupWelcome,
 )
+from tests.examples import examples
 from tests.group_network import COPIES, TOPICS, Network, draw_interests
 
 SIZE = 12
@@ -111,7 +112,7 @@ MOST_PER_FRAME = 16 * SIZE
 again: each tells its neighbours, is routed through the network, and is welcomed."""
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**20), st.lists(st.tuples(st.integers(0, SIZE - 1), FRAMES), min_size=1, max_size=8), st.data())
 def test_forged_frames_raise_nothing_and_cause_a_bounded_number_of_frames(seed, forged, data):
     network = Network(SIZE, seed, **QUIET)

@@ -12,6 +12,7 @@ from peer.core.contract import NodeId
 from peer.protocols.description import FirstNetwork, ParameterError
 from peer.protocols.implicit_groups.frames import GroupPing
 from peer.protocols.implicit_groups.landmarks import prefix_of
+from tests.examples import examples
 from tests.group_network import PROTOCOL, Network
 
 PREFIXED = {"prefix_bits": 4, "landmarks": 3, "join_timeout_s": 1.0}
@@ -47,7 +48,7 @@ def expected_prefix(network: Network, node: NodeId, bits: int, marks: list[NodeI
     return prefix_of(times, bits)
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.integers(3, 20), st.integers(0, 2**32), st.integers(1, 6), st.sampled_from([1, 2, 3]))
 @example(6, 3, 16, 2)
 @example(7, 258, 1, 1)  # a landmark closes its link to a node that waits for its answer

@@ -16,12 +16,13 @@ from peer.protocols.implicit_groups.encoding import Way, decode_way, encode_way,
 from peer.protocols.implicit_groups.frames import GroupAsk
 from peer.protocols.implicit_groups.replay import ANSWER_INTERVAL_NS, MOST_ANSWERED, MOST_KEPT, MOST_SERVED
 from peer.trace import TraceEvent
+from tests.examples import examples
 from tests.group_network import SECOND_NS, TOPICS, Network
 
 REPLAY = {"replay_s": 60.0}
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.integers(0, 2**32), st.integers(4, 24), st.integers(1, 3))
 @example(7798699, 14, 1)  # the newcomer is a cohabitant
 def test_a_newcomer_gets_each_kept_message_for_it_once_and_no_other(seed: int, size: int, messages: int):
@@ -129,7 +130,7 @@ def is_way(routing: bytes) -> bool:
     return True
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.lists(requests, max_size=12), st.integers(0, 2**32))
 def test_hostile_requests_raise_nothing_and_bring_bounded_copies(forged: list[GroupAsk], seed: int):
     network = Network(10, seed, **REPLAY)

@@ -8,6 +8,7 @@ from peer.protocols.implicit_groups.encoding import pack_all
 from peer.protocols.implicit_groups.frames import GroupRefusal, GroupWelcome
 from peer.protocols.implicit_groups.reshuffling import OVERLOAD, RESHUFFLE
 from peer.protocols.implicit_groups.surface import cells
+from tests.examples import examples
 from tests.group_network import SECOND_NS, Network
 
 
@@ -26,7 +27,7 @@ def hand_overs(network: Network, since_s: float = 0.0) -> list[tuple[NodeId, Gro
     ]
 
 
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=examples(5))
 @given(
     st.integers(2, 25), st.integers(0, 2**32), st.integers(1, 3), st.sampled_from(["placed", "joins"]),
     st.sampled_from([1, 60, 400]),
@@ -70,7 +71,7 @@ def test_loads_become_fairer_and_every_node_keeps_its_address():
     assert after.misplaced() == []
 
 
-@settings(deadline=None, max_examples=4)
+@settings(deadline=None, max_examples=examples(4))
 @given(st.integers(5, 25), st.integers(0, 2**32))
 @example(25, 1)
 def test_members_receive_once_while_nodes_reshuffle(size: int, seed: int):

@@ -15,6 +15,7 @@ from peer.protocols.implicit_groups.frames import GroupShortcut
 from peer.protocols.implicit_groups.placement import Partition
 from peer.protocols.implicit_groups.shortcuts import MOST_PASSED, ShortcutOverlay, sample_way
 from peer.protocols.implicit_groups.surface import Surface
+from tests.examples import examples
 from tests.group_network import Network
 
 SPACE = AddressSpace(12, 2)
@@ -53,7 +54,7 @@ def route(surfaces: dict[NodeId, Surface], source: NodeId, goal: NodeId) -> int:
     return hops
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=examples(10))
 @given(st.integers(2, 40), st.integers(0, 4), st.randoms(use_true_random=False))
 def test_every_hop_is_nearer_to_the_destination_with_any_shortcuts(nodes: int, each: int, draws: Random):
     surfaces = make_surfaces(nodes, each, draws)
@@ -97,7 +98,7 @@ def check_shortcuts(network: Network, wanted: int) -> None:
         assert overlay.shortcuts.keys() <= network.pump.linked(node)
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=examples(6))
 @given(st.integers(0, 2**32), st.integers(2, 30), st.integers(1, 3), st.sampled_from(["placed", "joins"]))
 def test_nodes_find_shortcuts_and_all_members_receive_once(seed: int, size: int, wanted: int, start: str):
     network = Network(size, seed, start=start, shortcuts=wanted, join_timeout_s=1.0)
@@ -163,7 +164,7 @@ def reject_reasons(network: Network) -> Counter[str | None]:
     return Counter(event.reason for event in network.traced("reject"))
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=examples(8))
 @given(st.lists(searches, max_size=12), st.integers(0, 2**32))
 def test_forged_searches_raise_nothing_and_give_no_more_shortcuts(forged: list[GroupShortcut], seed: int):
     network = Network(10, seed, shortcuts=1)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from peer.protocols.implicit_groups.frames import GroupUpdate
 from peer.protocols.implicit_groups.placement import Partition
 from peer.protocols.implicit_groups.surface import volume
+from tests.examples import examples
 from tests.group_network import Interests, Network, draw_interests
 from tests.hash_seeds import outputs_under_hash_seeds
 
@@ -24,7 +25,7 @@ def interests_and_seed(draw, fewest: int, most: int) -> tuple[Interests, int]:
     return draw_interests(nodes, seed, *draw(st.sampled_from([(40, 5), (4, 2)]))), seed
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(
     drawn=interests_and_seed(1, 24),
     dimensions=DIMENSIONS,
@@ -40,7 +41,7 @@ def test_concurrent_joins_divide_the_surface(drawn, dimensions, bits, spread_s, 
     network.assert_exact()
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(drawn=interests_and_seed(1, 20), dimensions=DIMENSIONS)
 def test_joins_one_after_another_end_as_the_plan_computes(drawn, dimensions):
     interests, seed = drawn
@@ -57,7 +58,7 @@ def test_joins_one_after_another_end_as_the_plan_computes(drawn, dimensions):
         assert sorted(network.overlay(node).surface.neighbours) == partition.linked(node)
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(drawn=interests_and_seed(1, 40), dimensions=DIMENSIONS, bits=st.sampled_from([16, 64]))
 def test_placed_nodes_divide_the_surface_at_once(drawn, dimensions, bits):
     network = Network(*drawn, dimensions=dimensions, address_bits=bits)
@@ -65,7 +66,7 @@ def test_placed_nodes_divide_the_surface_at_once(drawn, dimensions, bits):
     assert not network.traced("reject")
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(drawn=interests_and_seed(2, 20), dimensions=DIMENSIONS, data=st.data())
 def test_departures_one_after_another_leave_the_surface_divided(drawn, dimensions, data):
     """Without the check for holes: those that remain need only what a leaving node says."""
@@ -79,7 +80,7 @@ def test_departures_one_after_another_leave_the_surface_divided(drawn, dimension
 # Crashes
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     seed=SEEDS,
     dimensions=DIMENSIONS,
@@ -124,7 +125,7 @@ def test_the_surface_of_a_hundred_nodes_is_divided_again(crashed: int):
     network.assert_exact()
 
 
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(SEEDS)
 def test_nodes_that_join_at_the_instant_of_silent_crashes_keep_no_vanished_neighbour_for_long(seed):
     """They hear of vanished nodes from others that have not noticed yet. Attempts to reach these are not answered."""

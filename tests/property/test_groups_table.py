@@ -19,6 +19,7 @@ from metrics.tables.traces import EVENTS, HANDLED, TOLD, describe_copies
 from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import keywords, terms_of_topics
 from peer.core.frames import Data
+from tests.examples import examples
 
 Row = dict[str, Any]
 
@@ -120,7 +121,7 @@ def expected(
     return rows
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(messages, max_size=4),
     st.lists(taken, max_size=15),

@@ -28,6 +28,7 @@ from metrics.tables.columns import numbers
 from metrics.tables.runs import SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
+from tests.examples import examples
 
 Row = dict[str, Any]
 
@@ -148,7 +149,7 @@ def unsure_ns(row: Row) -> int:
 
 
 @pytest.mark.parametrize("clocks", [False, True])
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows_of_hops)
 def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
     with Run(rows, clocks=clocks) as run:
@@ -212,7 +213,7 @@ def is_lost(row: Row, rows: list[Row], ends: list[Ending]) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     rows_of_hops,
     st.lists(st.sampled_from(NODES), unique=True),
@@ -264,7 +265,7 @@ def within(instant: int | None) -> bool:
     return instant is not None and JUDGED_NS[0] <= instant <= JUDGED_NS[1]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows_of_hops, stalls)
 def test_host_delays_are_what_a_loop_says(rows: list[Row], host: Intervals) -> None:
     with Run(rows, stalls=host) as run:
@@ -291,7 +292,7 @@ def test_frames_that_tcp_held_back_say_nothing_of_the_sending_host() -> None:
     assert found[0].node_receives == found[1].node_receives == {1: (8, 0, 0)}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(rows_of_hops)
 def test_totals_are_what_loops_say(rows: list[Row]) -> None:
     with Run(rows) as run:

@@ -16,6 +16,7 @@ from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRid
 from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.protocols.stan.overlay import MOST_DIALS
 from peer.testing import Pump, Solo
+from tests.examples import examples
 from tests.remembered import numbers_stored
 
 SECOND_NS = 1_000_000_000
@@ -124,7 +125,7 @@ def check_seen(pump: Pump, node: int) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "members"), [("stan", True), ("stan", False), ("spidercast", True)])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_nothing_grows_and_nobody_is_dialled_beyond_the_runs_nodes(protocol, members, data):
     pump, _ = make_pump(protocol, members)

@@ -18,6 +18,7 @@ from harness.experiment.document import read_toml
 from harness.experiment.loader import load_experiment
 from harness.workload.files import read_interests, read_sessions
 from harness.workload.follower_graph import sample_followers
+from tests.examples import examples
 from topologies.importers.matrix import read_matrix
 from topologies.importers.pings import read_measurements
 from topologies.reading import InputError
@@ -35,7 +36,7 @@ delays = arrays.arrays(np.float64, (4, 4), elements=st.floats(0.5, 60_000).map(l
     st.sampled_from(["\n", "\r\n"]),
     st.sampled_from(["", "\ufeff", "# a comment\n\n"]),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_each_form_of_a_matrix_reads_alike(
     delay_ms: np.ndarray, separator: str, named: str, own: str, ends: bool, line: str, before: str
 ) -> None:
@@ -93,7 +94,7 @@ toml = st.lists(
 
 @pytest.mark.parametrize("reader", READERS)
 @given(st.one_of(st.binary(max_size=60), st.one_of(st.text(max_size=60), tables, spaced, toml).map(str.encode)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_any_content_is_read_or_refused_in_one_line(reader: str, content: bytes) -> None:
     name, read = READERS[reader]
     with tempfile.TemporaryDirectory() as folder:

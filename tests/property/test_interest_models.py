@@ -26,6 +26,7 @@ from harness.workload.interests import (
     topic_weights,
 )
 from peer.core.randomness import NETWORK, substream
+from tests.examples import examples
 
 HERE = Path()
 
@@ -58,7 +59,7 @@ def popularity(popularity: str, topics: int, fewest: int, most: int, seed: int =
 
 
 @given(specs, st.integers(9, 60), st.integers(1, 30), seeds)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_topics_rise_strictly_and_lie_within_bounds(spec: InterestsSpec, topics: int, nodes: int, seed: int) -> None:
     for chosen in draw_interests(make_model(spec, topics, nodes, seed, HERE), nodes):
         assert list(chosen) == sorted(set(chosen))
@@ -68,7 +69,7 @@ def test_topics_rise_strictly_and_lie_within_bounds(spec: InterestsSpec, topics:
 
 
 @given(specs, st.integers(9, 40), seeds)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_draws_depend_on_seed_node_and_life_alone(spec: InterestsSpec, topics: int, seed: int) -> None:
     once = make_model(spec, topics, 5, seed, HERE)
     again = make_model(spec, topics, 500, seed, HERE)
@@ -132,7 +133,7 @@ follows = st.dictionaries(st.integers(0, 15), st.sets(st.integers(0, 15)), min_s
 
 
 @given(follows, st.integers(2, 16), seeds, st.sampled_from(["x.adj", "x.adj.gz"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_a_sample_of_followers_has_all_relations_within_it(
     graph: dict[int, set[int]], nodes: int, seed: int, name: str
 ) -> None:
@@ -176,7 +177,7 @@ def test_seeds_nodes_and_lives_differ(kind: str) -> None:
 
 
 @given(st.floats(0, 1), seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_independent_interests_lie_within_six_deviations_of_the_ratio(ratio: float, seed: int) -> None:
     interests = draw_interests(IndependentInterests(ratio, 50, seed), 60)
     taken = sum(len(topics) for topics in interests)
@@ -219,7 +220,7 @@ def test_numbers_of_subscriptions_are_uniform() -> None:
 
 
 @given(seeds, st.integers(1, 40), st.integers(1, 25), st.integers(1, 12))
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_a_node_on_the_grid_takes_what_lies_within_its_radius(seed: int, side: int, topics: int, radius: int) -> None:
     spec = InterestsSpec(grid_side=side, radius_max=radius, copies_max=5)
     model = GridInterests(spec, topics, seed)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.testbeds.emulated.introduction import FEWEST_FOR_RESERVE, MOST_APART_S, SPREAD_S, Introduction, Slots
 from metrics.first_packets import RULES
+from tests.examples import examples
 
 
 def plan(hosts: int, seed: int, rate_per_s: float = 8000.0) -> tuple[np.ndarray, np.ndarray, list[Slots]]:
@@ -23,7 +24,7 @@ def plan(hosts: int, seed: int, rate_per_s: float = 8000.0) -> tuple[np.ndarray,
     return np.stack([there_ms, there_ms.T], axis=-1), (rtt_ms + 50) / 1e3, attempts
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(hosts=st.integers(1, 24), seed=st.integers(0, 2**32))
 def test_first_packets_are_first_and_controls_are_not(hosts: int, seed: int) -> None:
     delays_ms, settle_s, attempts = plan(hosts, seed)
@@ -45,7 +46,7 @@ def test_first_packets_are_first_and_controls_are_not(hosts: int, seed: int) -> 
         assert (np.diff(slots.due_s) >= 0).all()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(hosts=st.integers(2, 40), seed=st.integers(0, 2**32))
 def test_the_reserve_has_fresh_hosts_for_a_second_attempt(hosts: int, seed: int) -> None:
     _, _, attempts = plan(hosts, seed)

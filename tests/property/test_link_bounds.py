@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from metrics.pcap.walk import Ints
 from metrics.tables.link_bounds import Bounds, Entries, bound_link
+from tests.examples import examples
 
 TOLERANCE_NS = 3
 packets = st.lists(
@@ -36,7 +37,7 @@ def bounds_of(entries: Entries, byte_ns: float, queue_ns: int) -> Bounds:
     return bound_link(entries, byte_ns, queue_ns, TOLERANCE_NS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(packets, st.sampled_from([0.5, 1.0, 7.3]), st.sampled_from([0, 30, 1000]))
 def test_a_queue_as_asked_for_keeps_the_bounds(
     found: list[tuple[int, int, int, int, bool]], byte_ns: float, queue_ns: int
@@ -49,7 +50,7 @@ def test_a_queue_as_asked_for_keeps_the_bounds(
     assert all(bounds.may_be_full[row] for row, fate in enumerate(fates) if fate == "dropped")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(packets, st.sampled_from([0.5, 7.3]), st.sampled_from([0, 30]))
 def test_without_jitter_the_bounds_are_the_queue_itself(
     found: list[tuple[int, int, int, int, bool]], byte_ns: float, queue_ns: int

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.links import ALREADY_LINKED, PASSING, PAUSES_S, SIMULTANEOUS, STABLE_S, STOP, UNWANTED, WAIT_S
+from tests.examples import examples
 from tests.link_network import BROKEN, MS, SECOND_NS, End, Network, Side, check_rest
 
 seeds = st.integers(0, 2**32)
@@ -37,7 +38,7 @@ def disturb(net: Network, what: str, node: int, peer: int) -> None:
         net.unreachable.discard(node)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(2, 3), seeds, slowness, acts, st.booleans())
 def test_after_any_turmoil_both_sides_agree_and_nothing_is_left(nodes, seed, slowest_ms, steps, insist):
     net = Network(nodes, seed, slowest_ms)

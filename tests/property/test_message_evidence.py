@@ -24,6 +24,7 @@ from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.message_evidence import MessageEvidence, MessageSources, weigh_messages
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.timespans import SECOND_NS
+from tests.examples import examples
 
 Row = dict[str, Any]
 
@@ -143,7 +144,7 @@ def complete(expected: list[Row], said: list[Row]) -> list[Row]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(message_rows, st.lists(pairs, max_size=12))
 def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], expected: list[Row]) -> None:
     expected = complete(expected, said)
@@ -175,7 +176,7 @@ def test_counts_and_values_of_deliveries_are_what_loops_say(said: list[Row], exp
         check_values(getattr(totals, name), (row[name] for row in honest))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(message_rows, copy_rows)
 def test_counts_of_copies_are_what_loops_say(said: list[Row], copies: list[Row]) -> None:
     totals = weigh(said, [], copies).totals
@@ -192,7 +193,7 @@ def test_counts_of_copies_are_what_loops_say(said: list[Row], copies: list[Row])
     assert totals.copies_by_sender == add_up((row["src_node"], ()) for row in sent)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(message_rows)
 def test_lags_of_publications_are_what_loops_say(said: list[Row]) -> None:
     found = weigh(said, [], [])
@@ -206,7 +207,7 @@ def test_lags_of_publications_are_what_loops_say(said: list[Row]) -> None:
     assert found.lag.late == Late(sum(lag > LIMIT_NS for lag in every), 0)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(message_rows, st.lists(pairs, max_size=12), copy_rows, st.booleans())
 def test_delays_inside_hosts_are_what_loops_say(
     said: list[Row], expected: list[Row], copies: list[Row], may_wait: bool

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from metrics.tables import object_lines
 from metrics.tables.object_lines import MAX_DEPTH, ObjectLines
+from tests.examples import examples
 
 COLUMNS = {
     "word": pa.string(),
@@ -116,7 +117,7 @@ anything = st.one_of(objects, objects, objects, st.sampled_from(ODD), st.binary(
 
 
 @given(st.lists(anything, max_size=8), st.sampled_from([b"\n", b""]))
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=examples(1500), deadline=None)
 def test_a_block_is_what_its_lines_are_alone(lines: list[bytes], end: bytes) -> None:
     block = b"\n".join(lines) + end
     table = LINES.parse(block)

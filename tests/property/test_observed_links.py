@@ -10,6 +10,7 @@ from peer.core.observed_links import ObservedLinks
 from peer.protocols.description import FirstNetwork
 from peer.protocols.registry import PROTOCOLS, compose, observe_links
 from peer.testing import Pump
+from tests.examples import examples
 
 NODES, TOPICS = 8, 4
 SECOND_NS = 1_000_000_000
@@ -88,7 +89,7 @@ class Watched(Pump):
 
 
 @pytest.mark.parametrize("protocol", TOLD)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(wanted=interests, steps=changes, seed=st.integers(0, 99))
 def test_the_frames_of_a_connection_tell_the_logical_links_of_each_end(protocol, wanted, steps, seed):
     pump = Watched(protocol, wanted, seed)

@@ -18,6 +18,7 @@ from metrics.overlay.nodes import count_links
 from metrics.overlay.paths import count_distances, shortest_paths
 from metrics.overlay.snapshot import Snapshot
 from metrics.overlay.topics import measure_topics
+from tests.examples import examples
 
 Arcs = set[tuple[int, int]]
 
@@ -63,7 +64,7 @@ def diameter(nodes: set[int], arcs: Arcs) -> int:
 
 
 @given(overlays(), st.sets(st.integers(0, 60)))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_adversaries_are_neighbours_of_honest_nodes_and_nothing_else(overlay, adversaries) -> None:
     up, interests, links, views = overlay
     honest = sorted(set(up) - adversaries)
@@ -80,7 +81,7 @@ def test_adversaries_are_neighbours_of_honest_nodes_and_nothing_else(overlay, ad
 
 
 @given(overlays())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_every_topic_is_measured_as_a_plain_search_does(overlay) -> None:
     up, interests, links, views = overlay
     found = measure_topics(Snapshot.of(up, list(interests), links, list(views)))
@@ -100,7 +101,7 @@ def test_every_topic_is_measured_as_a_plain_search_does(overlay) -> None:
 
 
 @given(overlays())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_nodes_and_the_physical_graph_are_measured_as_a_plain_search_does(overlay) -> None:
     up, interests, links, views = overlay
     snapshot = Snapshot.of(up, list(interests), links, list(views), openings=links)
@@ -128,7 +129,7 @@ def test_nodes_and_the_physical_graph_are_measured_as_a_plain_search_does(overla
 
 
 @given(overlays())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_subscribers_distances_are_those_of_a_plain_search_once_for_each_common_topic(overlay) -> None:
     up, interests, links, _ = overlay
     nodes, arcs = set(up), {(a, b) for a, b in both_ways(links) if {a, b} <= set(up)}
@@ -142,7 +143,7 @@ def test_subscribers_distances_are_those_of_a_plain_search_once_for_each_common_
 
 
 @given(st.integers(2, 90), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_both_ways_to_search_paths_agree(count: int, data: st.DataObject) -> None:
     node = st.integers(0, count - 1)
     pairs = data.draw(st.sets(st.tuples(node, node).filter(lambda pair: pair[0] < pair[1]), max_size=3 * count))
@@ -207,7 +208,7 @@ def test_nobody_up_has_no_means_and_breaks_nothing() -> None:
 
 
 @given(st.integers(2, 12), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_top_intersection_is_that_of_the_definition(count: int, data: st.DataObject) -> None:
     sets = data.draw(st.lists(st.sets(st.integers(3, 11)), min_size=count, max_size=count))
     depth = data.draw(st.integers(1, 14))
@@ -226,7 +227,7 @@ def test_top_intersection_is_that_of_the_definition(count: int, data: st.DataObj
 
 
 @given(st.integers(2, 8), st.integers(9, 12), st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_correlation_is_pearson_s_with_the_normal_quantile(count: int, topics: int, data: st.DataObject) -> None:
     sets = data.draw(st.lists(st.sets(st.integers(0, topics - 1)), min_size=count, max_size=count))
     rows = [(node, topic) for node, held in enumerate(sets) for topic in held]
@@ -235,7 +236,7 @@ def test_correlation_is_pearson_s_with_the_normal_quantile(count: int, topics: i
 
 
 @given(st.integers(2, 8), st.integers(9, 12), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_topics_correlate_by_their_subscribers_over_all_nodes(topics: int, count: int, data: st.DataObject) -> None:
     sets = data.draw(st.lists(st.sets(st.integers(0, topics - 1)), min_size=count, max_size=count))
     rows = [(node, topic) for node, held in enumerate(sets) for topic in held]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from metrics.pcap.files import read_bytes
 from metrics.pcap.tables import Reading, read_tables
+from tests.examples import examples
 from tests.synthetic_capture import (
     ACK,
     INBOUND,
@@ -83,13 +84,13 @@ def check(content: bytes) -> None:
 
 
 @given(st.binary(max_size=400), st.sampled_from([b"", *[each[:60] for each in WHOLE]]))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_garbage(content: bytes, head: bytes) -> None:
     check(head + content)
 
 
 @given(st.sampled_from(WHOLE), st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=12))
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_damaged_captures(content: bytes, damage: list[tuple[int, int]]) -> None:
     damaged = bytearray(content)
     for at, value in damage:
@@ -98,6 +99,6 @@ def test_damaged_captures(content: bytes, damage: list[tuple[int, int]]) -> None
 
 
 @given(st.sampled_from(WHOLE), st.integers(0, 10**6))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_cut_captures(content: bytes, at: int) -> None:
     check(content[: at % len(content)])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from metrics.pcap.schemas import TRACED
 from metrics.pcap.tables import Reading, read_tables
+from tests.examples import examples
 from tests.reference_receiver import Receiver
 from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, SYN, Packet, pcapng
 
@@ -35,7 +36,7 @@ def capture(isn: int, direction: int, drawn: list[tuple[int, int, int]]) -> tupl
 @given(
     st.sampled_from([0, 7, 2**32 - 1, 2**32 - 20, 2**31 - 5]), st.sampled_from([INBOUND, OUTBOUND]), segments, frames
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 def test_any_segments_equal_the_reference_receiver(
     isn: int, direction: int, drawn: list[tuple[int, int, int]], wanted: set[tuple[int, int]]
 ) -> None:

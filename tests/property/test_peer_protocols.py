@@ -11,6 +11,7 @@ from peer.core.contract import Publish, Send, Subscribe, Unsubscribe, message_id
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.protocols.registry import Composition, compose
 from peer.testing import Faults, Pump
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -189,7 +190,7 @@ def test_neighbours_follow_every_change_of_interest(network: dict, changes: list
             assert held[one, other] == wanted[one] & wanted[other]
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(networks, st.data())
 def test_a_lost_link_is_replaced_and_its_logical_links_end(network: dict, data: st.DataObject):
     pump = make_pump(network)

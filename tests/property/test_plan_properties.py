@@ -16,6 +16,7 @@ from harness.workload.publications import draw_instants, draw_schedule, publish_
 from peer.core.contract import message_id
 from peer.core.schedule import Publish
 from peer.protocols.random_graph.overlay import RandomParameters
+from tests.examples import examples
 
 seeds = st.integers(0, 2**63 - 1)
 workloads = st.builds(
@@ -62,7 +63,7 @@ def test_fixed_intervals_are_equal(workload: WorkloadSpec, seed: int) -> None:
 
 
 @given(st.floats(20, 500), seeds)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 def test_poisson_counts_lie_within_six_deviations_of_the_rate(rate_per_s: float, seed: int) -> None:
     workload = WorkloadSpec(publish_rate_per_s=rate_per_s, duration_s=20)
     expected = rate_per_s * 20
@@ -70,7 +71,7 @@ def test_poisson_counts_lie_within_six_deviations_of_the_rate(rate_per_s: float,
 
 
 @given(st.sampled_from(["world-cities", "unit-square", "uniform"]), st.integers(6, 30), workloads, seeds)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_plans_repeat(kind: str, hosts: int, workload: WorkloadSpec, seed: int) -> None:
     experiment = Experiment(
         name="x",

@@ -45,6 +45,7 @@ from peer.protocols.plumtree.swarm import MOST_REQUESTS, Swarm
 from peer.protocols.plumtree.tree import Tree
 from peer.protocols.registry import compose
 from peer.testing import Faults, Pump
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.lone_plumtree import SECOND_NS, composition, overlay_of, trees_of
 from tests.remembered import numbers_stored
@@ -185,7 +186,7 @@ def draw_swarm(pump: Pump, data: st.DataObject) -> tuple[SwarmId, NodeId, tuple[
 # ------------------------------------------------------------------------------------------------------- networks
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(networks)
 def test_at_rest_views_are_symmetric_and_bounded_and_connect_every_swarm(network: dict):
     pump = start(network)
@@ -194,7 +195,7 @@ def test_at_rest_views_are_symmetric_and_bounded_and_connect_every_swarm(network
     assert all(is_connected(active_links(places)) for places in swarms(pump).values())
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(networks, st.data())
 def test_messages_of_one_source_leave_a_tree_that_later_ones_cross_once(network: dict, data: st.DataObject):
     pump = start(network, **PATIENT)
@@ -207,7 +208,7 @@ def test_messages_of_one_source_leave_a_tree_that_later_ones_cross_once(network:
         check_tree(pump, number)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(networks, st.data())
 def test_a_message_on_several_topics_reaches_all_their_subscribers_once(network: dict, data: st.DataObject):
     pump = start(network, **PATIENT)
@@ -220,7 +221,7 @@ def test_a_message_on_several_topics_reaches_all_their_subscribers_once(network:
 
 
 @pytest.mark.parametrize("scope", ["topic", "shared"])
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(st.integers(0, 2**32))
 def test_after_the_crash_of_three_tenths_the_passive_views_repair_the_overlay(scope: str, seed: int):
     network = {"interests": [(0,)] * 24, "scope": scope, "active_view": 5, "passive_view": 12, "seed": seed}
@@ -242,7 +243,7 @@ def test_after_the_crash_of_three_tenths_the_passive_views_repair_the_overlay(sc
 
 
 @pytest.mark.parametrize("scope", ["topic", "shared"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 11))
 def test_a_lost_copy_is_asked_for_and_the_tree_is_whole_again(scope: str, seed: int, victim: NodeId):
     network = {"interests": [(0,)] * 12, "scope": scope, "active_view": 4, "passive_view": 12, "seed": seed}
@@ -262,7 +263,7 @@ def test_a_lost_copy_is_asked_for_and_the_tree_is_whole_again(scope: str, seed: 
     check_tree(pump, number)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=examples(8), deadline=None)
 @given(st.integers(0, 2**32))
 def test_trees_that_are_optimised_still_reach_everybody(seed: int):
     network = {"interests": [(0,)] * 16, "scope": "topic", "active_view": 4, "passive_view": 12, "seed": seed}
@@ -298,7 +299,7 @@ def disturb(pump: Pump, changes: list[tuple[str, int, int]]) -> None:
         pump.give(node, PeerList(listed))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(networks, events, st.floats(0, 0.2))
 def test_views_agree_again_after_losses_and_churn_and_nobody_is_told_twice(
     network: dict, changes: list[tuple[str, int, int]], drop: float
@@ -347,7 +348,7 @@ HOSTILE_FRAMES = st.one_of(
 
 
 @pytest.mark.parametrize("scope", ["topic", "shared"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(HOSTILE_FRAMES, min_size=5, max_size=40))
 def test_whatever_a_node_says_nothing_grows_and_nobody_is_dialled_beyond_the_runs_nodes(scope: str, frames: list):
     parts, interests = composition(scope=scope, passive_view=3, active_view=3, **FAST), [(0, 1)] * NODES

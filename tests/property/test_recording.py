@@ -14,6 +14,7 @@ from peer.runtime.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
 from peer.runtime.spec import NodeSpec
 from peer.testing import Pump
+from tests.examples import examples
 
 SECOND_NS = 1_000_000_000
 OVERLAYS = [{"name": "random", "degree": 2}, {"name": "complete"}, {"name": "topiary", "epoch_s": 2.0}]
@@ -47,7 +48,7 @@ def record_specs(folder: Path, specs: list[NodeSpec], seed: int) -> list[NodeSpe
 
 
 @given(overlay=st.sampled_from(OVERLAYS), seed=st.integers(0, 2**32))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 def test_every_effect_comes_again(tmp_path_factory, overlay: dict, seed: int):
     folder = tmp_path_factory.mktemp("record")
     for spec in record(folder, overlay, seed):
@@ -59,7 +60,7 @@ def test_every_effect_comes_again(tmp_path_factory, overlay: dict, seed: int):
 
 @pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
 @given(membership=st.sampled_from(MEMBERSHIPS), seed=st.integers(0, 2**32))
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=examples(4), deadline=None)
 def test_every_effect_of_every_protocol_comes_again(
     tmp_path_factory, protocol: Description, membership: dict, seed: int
 ):

@@ -16,6 +16,7 @@ from metrics.rundir.documents import NodeOutline
 from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import keywords
 from peer.core.schedule import Join, Publish, encode_schedule
+from tests.examples import examples
 
 SECOND = 1_000_000_000
 
@@ -50,7 +51,7 @@ def counted(
     st.sampled_from([0, 3]),
     st.sampled_from(["none", "list"]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_count_equals_a_slow_reference(
     seed: int, on_s: float, ratio: float, nodes: int, settle_s: int, kind: str
 ) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from peer.core.contract import Directory, NodeId, PeerInfo, PeerList, Subscribe, Unsubscribe
 from peer.protocols.registry import Composition, compose
 from peer.testing import Pump
+from tests.examples import examples
 
 SECOND_NS = 1_000_000_000
 TOPICS = 4
@@ -58,7 +59,7 @@ def test_the_logical_links_are_the_rings_and_nothing_else_is_linked(interests: l
     check(pump, {node: set(topics) for node, topics in enumerate(interests)})
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(networks, st.lists(st.tuples(st.integers(0, 11), st.integers(0, TOPICS - 1)), min_size=1, max_size=6), st.data())
 def test_the_rings_close_again_after_changes_of_interest_and_lost_links(
     interests: list[tuple[int, ...]], changes: list[tuple[int, int]], data: st.DataObject
@@ -80,7 +81,7 @@ def test_the_rings_close_again_after_changes_of_interest_and_lost_links(
     check(pump, wanted)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(networks, st.integers(0, 4), st.integers(0, 4))
 def test_similarity_gives_every_node_its_number_of_links_where_there_are_enough_nodes(
     interests: list[tuple[int, ...]], similar: int, random: int

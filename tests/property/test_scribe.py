@@ -12,6 +12,7 @@ from peer.protocols.registry import Composition, compose
 from peer.protocols.scribe.forest import Forest, Tree
 from peer.protocols.scribe.pastry import Pastry, distance, make_key, node_key
 from peer.testing import Faults, Pump
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -129,7 +130,7 @@ def check_deliveries(pump: Pump, grouping: str, publisher: NodeId, topics: tuple
     assert got == dict.fromkeys(subscribers, 1)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     st.sets(st.integers(0, 300), min_size=1, max_size=60), st.sampled_from([1, 2, 4, 8]), st.sampled_from([2, 4, 16])
 )
@@ -146,7 +147,7 @@ def test_routes_end_at_the_node_whose_key_is_closest(nodes: set[NodeId], digit_b
             assert node == closest
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(networks, st.data())
 def test_trees_are_whole_and_messages_reach_their_groups(network: dict, data: st.DataObject):
     pump = start(network, AMPLE)
@@ -181,7 +182,7 @@ def disturb(pump: Pump, changes: list[tuple[str, int, int]]) -> None:
         pump.give(node, PeerList(everybody))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(networks, events, st.floats(0, 0.2))
 def test_trees_are_whole_again_after_losses_and_churn(network: dict, changes: list[tuple[str, int, int]], drop: float):
     pump = start(network, AMPLE, Faults(drop, drop, drop))
@@ -191,7 +192,7 @@ def test_trees_are_whole_again_after_losses_and_churn(network: dict, changes: li
     check_whole(pump)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(networks, st.tuples(st.integers(1, 4), st.integers(1, 4)), events, st.floats(0, 0.3))
 def test_no_degree_is_exceeded_and_nobody_is_told_twice(
     network: dict, bounds: tuple[int, int], changes: list[tuple[str, int, int]], drop: float

@@ -24,6 +24,7 @@ from peer.core.frames import Frame
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderConnect, SpiderDisconnect, SpiderDisconnectOk, SpiderLeave
 from peer.testing import Faults, Pump, part_of
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -183,7 +184,7 @@ class Observer(World):
         super().perform(node, effect)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks)
 def test_no_parting_leaves_a_side_under_covered_that_has_no_more_neighbours_than_its_target(network: dict):
     Observer(network).run(25 * SECOND_NS)
@@ -198,7 +199,7 @@ def test_nodes_do_part_for_either_reason():
     assert world.agreed > world.above > 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks)
 def test_at_rest_both_ends_agree_and_every_node_is_covered_as_far_as_others_have_room(network: dict):
     world = World(network)
@@ -206,7 +207,7 @@ def test_at_rest_both_ends_agree_and_every_node_is_covered_as_far_as_others_have
     world.check_rest()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, st.floats(0, 0.4), st.floats(0, 0.5), st.floats(0, 0.5))
 def test_rest_is_found_once_the_links_behave(network: dict, drop: float, duplicate: float, reorder: float):
     world = World(network, Faults(drop, duplicate, reorder))
@@ -216,7 +217,7 @@ def test_rest_is_found_once_the_links_behave(network: dict, drop: float, duplica
     world.check_rest()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, st.lists(st.tuples(st.integers(0, 13), st.integers(0, TOPICS - 1)), min_size=1, max_size=8))
 def test_rest_is_found_after_changes_of_interest(network: dict, changes: list[tuple[int, int]]):
     world = World(network)
@@ -231,7 +232,7 @@ def test_rest_is_found_after_changes_of_interest(network: dict, changes: list[tu
     world.check_rest()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, st.lists(st.tuples(st.integers(0, 13), st.sampled_from(["leave", "crash", "cut"])), max_size=5))
 def test_rest_is_found_after_departures_and_lost_links(network: dict, losses: list[tuple[int, str]]):
     world = World(network)

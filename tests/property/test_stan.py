@@ -27,6 +27,7 @@ from peer.protocols.stan.aligned_views import weigh
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.testing import Faults, Pump, part_of
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -157,7 +158,7 @@ def follow(present: set[tuple[NodeId, NodeId, int]], node: NodeId, topic: int) -
 # ------------------------------------------------------------------------------------------------------- views
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(networks, faulty, st.data())
 def test_views_keep_their_sizes_and_hold_other_subscribers_once_whatever_the_links_do(network, faults, data):
     world = World(network, faults)
@@ -175,7 +176,7 @@ def test_views_keep_their_sizes_and_hold_other_subscribers_once_whatever_the_lin
             assert all(topic in wanted[peer] for peer in view)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, faulty)
 def test_weights_only_fall(network, faults):
     world = World(network, faults)
@@ -238,7 +239,7 @@ def check_rest(world: World) -> None:
             assert neighbour.forwards == riding
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, st.floats(0.5, 12))
 def test_at_rest_the_links_are_those_of_the_views_and_none_of_an_answer_is_left(network, length_s):
     world = World(network)
@@ -250,7 +251,7 @@ def test_at_rest_the_links_are_those_of_the_views_and_none_of_an_answer_is_left(
     assert not [event for event in world.traced if event.event == "reject"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, st.lists(st.tuples(st.integers(0, 13), st.integers(0, TOPICS - 1)), max_size=8), st.data())
 def test_at_rest_after_lost_links_and_changes_of_interest(network, changes, data):
     world = World(network)
@@ -336,7 +337,7 @@ def test_a_walk_visits_one_node_more_than_its_ttl():
 # ----------------------------------------------------------------------------------------------------- privacy
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, faulty, messages, st.booleans())
 def test_no_frame_tells_a_node_of_a_topic_that_it_does_not_subscribe_to(network, faults, published, both):
     world = World(network, faults, both_directions=both)
@@ -372,7 +373,7 @@ def reached(world: World, publisher: NodeId, topics: tuple[int, ...]) -> set[Nod
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(networks, messages)
 def test_a_message_reaches_all_that_its_topics_connect_and_crosses_a_link_once_for_each_topic(network, published):
     world = World(network)
@@ -400,7 +401,7 @@ def test_a_message_reaches_all_that_its_topics_connect_and_crosses_a_link_once_f
         assert all(copies[key] == 1 for key in own), "the publisher sends one copy over each link"
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(networks, faulty, messages)
 def test_nobody_gets_a_message_twice_under_loss_duplication_and_reordering(network, faults, published):
     world = World(network, faults)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.measures.steiner import Matrix, bound_tree, shortest_paths
+from tests.examples import examples
 
 
 @st.composite
@@ -45,7 +46,7 @@ def test_shortest_paths_are_those_over_any_hosts(delays: Matrix) -> None:
         assert found[one, other] == min(direct[one, other], over)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(networks(), st.data())
 def test_no_tree_that_connects_the_terminals_costs_less_than_the_bound(delays: Matrix, data: st.DataObject) -> None:
     size = len(delays)

@@ -15,6 +15,7 @@ from metrics.probing import JITTER_SIGMAS
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
 from peer.wire import MSS_BYTES
+from tests.examples import examples
 
 MS = 1_000_000
 DELAYS_MS = np.array([[0.0, 5.0], [9.0, 0.0]])
@@ -86,7 +87,7 @@ def wait_of(row: Row, rows: list[Row]) -> int:
     return int(max(min(max(came, default=0), row["tap_tx_ns"]) - row["log_send_ns"], 0))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(stream, max_size=3, unique_by=lambda each: each[:2]), st.randoms(use_true_random=False))
 def test_waits_are_what_a_loop_says(streams: list[Any], random: Any) -> None:
     rows = [row for each in streams for row in frames_of(*each)]

@@ -36,6 +36,7 @@ from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.utility import weights_of
 from peer.testing import Pump, Solo, connects, deliveries, disconnects, sends, traces
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.remembered import numbers_stored
 
@@ -98,7 +99,7 @@ def rendezvous(pump: Pump, start: NodeId, topic: int) -> NodeId:
 
 
 @pytest.mark.parametrize("protocol", ["vitis", "rvr"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(interests=interests, seed=st.integers(0, 1000))
 def test_the_ring_converges_and_all_lookups_of_a_topic_end_at_one_node(protocol, interests, seed):
     pump = start(protocol, interests, seed)
@@ -109,7 +110,7 @@ def test_the_ring_converges_and_all_lookups_of_a_topic_end_at_one_node(protocol,
 
 
 @pytest.mark.parametrize("protocol", ["vitis", "rvr", "opt"])
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(interests=interests, seed=st.integers(0, 1000), publisher=st.integers(0, 2), topic=st.integers(0, 5))
 def test_a_message_reaches_every_subscriber_once(protocol, interests, seed, publisher, topic):
     pump = start(protocol, interests, seed)
@@ -489,7 +490,7 @@ class Mute:
 
 
 @pytest.mark.parametrize("protocol", ["vitis", "rvr", "opt"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(frames=st.lists(HOSTILE_FRAMES, min_size=3, max_size=20))
 def test_no_frame_raises_or_makes_a_node_store_or_dial_a_node_that_does_not_exist(protocol, frames):
     weights_of.cache_clear()  # all overlays of the process share it, with the topics of other tests

@@ -10,6 +10,7 @@ from peer.core.contract import Publish, message_id
 from peer.core.payload import make_payload
 from peer.protocols.registry import Composition, compose
 from peer.testing import Pump, connects
+from tests.examples import examples
 from tests.lone_topiary import SECOND_NS, Lone
 
 MILLISECOND_NS = 1_000_000
@@ -63,7 +64,7 @@ def test_a_link_that_the_other_side_opened_counts_as_this_nodes_once_it_chose_it
     seed=st.integers(0, 2**32),
     literal=st.booleans(),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_degrees_hold_and_both_ends_agree_after_every_epoch(nodes, degree, seed, literal):
     draws = Random(seed)
     delays = {(a, b): draws.randrange(1, 80) * MILLISECOND_NS for a in range(nodes) for b in range(nodes)}

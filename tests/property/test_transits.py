@@ -28,6 +28,7 @@ from metrics.tables.transit_evidence import (
     weigh_transits,
 )
 from metrics.tables.transits import TRANSITS, TransitSources, build_transits, match
+from tests.examples import examples
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
 
 SECOND_NS = 1_000_000_000
@@ -137,7 +138,7 @@ def play(actions: list[tuple[int, int, int, int]], **network: Any) -> Wire:
     return wire.finish()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(steps, st.sampled_from([0.0, 0.5, 10.0]), st.sampled_from([0.0, 3.0, 40.0]), st.sampled_from([0.0, 0.3]))
 def test_a_sound_plane_has_no_error_whatever_its_queues_do(
     actions: list[tuple[int, int, int, int]], rate_mbit: float, queue_ms: float, loss_ratio: float
@@ -157,7 +158,7 @@ def test_a_sound_plane_has_no_error_whatever_its_queues_do(
         assert total(analysis, lambda rows: rows.full & rows.came) == 0
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(steps.filter(len), st.sampled_from([0.0, 0.5]), st.integers(1, 9))
 def test_a_plane_that_is_late_has_that_error(
     actions: list[tuple[int, int, int, int]], rate_mbit: float, late_ms: int
@@ -176,7 +177,7 @@ def test_a_plane_that_is_late_has_that_error(
     assert spread.late == (len(actions), 0)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(steps.filter(lambda actions: len(actions) > 5), st.data())
 def test_a_rate_that_was_not_asked_for_is_an_error(
     actions: list[tuple[int, int, int, int]], data: st.DataObject
@@ -215,7 +216,7 @@ def test_packets_are_found_again_by_their_headers_in_order_of_time() -> None:
     assert (came_ns.tolist(), is_clear.tolist(), others["ts_ns"].to_pylist()) == ([15, -1], [False, False], [20])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans(), st.integers(0, 3)), max_size=30))
 def test_as_many_packets_are_matched_lost_and_invented_as_counting_says(found: list[tuple[int, bool, int]]) -> None:
     rows = table([(at_ns, 0, 1, is_tx, identity, 100) for at_ns, is_tx, identity in found])

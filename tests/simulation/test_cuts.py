@@ -12,6 +12,7 @@ from harness.simulator.hosts import TIMEOUT
 from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from peer.core.contract import Message, Publish, message_id
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 from tests.simulation.test_simulation import Record, links, simulate
 from topologies.network import Network
@@ -255,7 +256,7 @@ def passes(cuts: list[Change], source: int, leaves_ns: int, arrives_ns: int) -> 
 
 
 @given(some_cuts(), st.lists(st.tuples(instants, st.integers(0, 1)), max_size=12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_frames_arrive_in_order_only_through_open_links_and_no_later_than_connections_live(
     cuts: list[Change], sends: list[tuple[float, int]]
 ):

@@ -18,6 +18,7 @@ from harness.simulator.simulation import Simulation
 from peer.core.contract import Message
 from peer.core.schedule import Crash, Join, Leave, Publish, Vanish
 from peer.trace import TraceEvent
+from tests.examples import examples
 from topologies.network import Network, uniform_network
 
 SECOND = 1_000_000_000
@@ -80,7 +81,7 @@ def instances(events: list[TraceEvent]) -> list[tuple[int, str, int]]:
     st.sampled_from(["random", "complete", "spidercast"]),
     st.sampled_from([0.0, 0.5]),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_lives_are_those_of_the_schedule_and_links_never_outlive_them(
     seed: int, ratio: float, protocol: str, silent_ratio: float
 ) -> None:

@@ -1,9 +1,6 @@
 """A study's run in memory: the same under any PYTHONHASHSEED, and in agreement with a run directory's traces."""
 
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from random import Random
@@ -23,6 +20,7 @@ from metrics.measures.attacks import DISCLOSURE
 from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.learning import SCORES
 from peer.core.frames import Data, kind_names
+from tests.hash_seeds import outputs_under_hash_seeds
 from topologies.model import Underlay
 
 ROOT = Path(__file__).parents[2]
@@ -61,19 +59,8 @@ def plain(rows: list[Row]) -> dict[str, float]:
 
 
 def test_the_hash_seed_changes_nothing():
-    outputs = []
-    for hash_seed in ("0", "1", "4711"):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed},
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        outputs.append(done.stdout)
-    assert outputs[0] == outputs[1] == outputs[2]
-    rows = [Row(*row) for row in json.loads(outputs[0])]
+    [output] = outputs_under_hash_seeds(SCRIPT)
+    rows = [Row(*row) for row in json.loads(output)]
     # There are neither scores nor askers nor expressions here.
     assert {row.measure for row in rows} == MEASURES.keys() - {
         *SCORES.names,

@@ -12,6 +12,7 @@ from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.trace import TraceEvent
+from tests.examples import examples
 from tests.hash_seeds import outputs_under_hash_seeds
 from topologies.network import Network, uniform_network
 
@@ -68,7 +69,7 @@ def links(simulation: Simulation) -> set[tuple[int, int]]:
     loss=st.sampled_from([0, 0.2]),
     rate=st.sampled_from([None, 0.1]),
 )
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, degree, seed, loss, rate):
     draws = Random(seed)
     delays = {(a, b): draws.randrange(1, 300) for a in range(nodes) for b in range(nodes)}

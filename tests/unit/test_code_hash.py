@@ -22,6 +22,7 @@ from harness.studies.point_run import simulate_point
 from harness.studies.store import Result, Store, jobs_of, study_code
 from peer.protocols.description import Composition
 from peer.protocols.registry import PROTOCOLS
+from tests.examples import examples
 
 HERE = read_modules(ROOT)
 
@@ -211,7 +212,7 @@ def test_a_module_has_the_same_digest_in_every_version_of_python(tmp_path: Path)
 
 
 @given(st.data())
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 def test_neither_the_order_of_the_modules_nor_that_of_the_protocols_matters(data: st.DataObject) -> None:
     names = data.draw(st.lists(st.sampled_from(sorted(PROTOCOLS)), unique=True))
     shuffled = dict(data.draw(st.permutations(sorted(HERE.items()))))

@@ -11,11 +11,12 @@ from peer.core.bitset import members
 from peer.protocols.description import ParameterError
 from peer.protocols.stan import initial_views
 from peer.protocols.stan.initial_views import draw_topic, draw_views, is_strongly_connected, list_members
+from tests.examples import examples
 
 interests = st.lists(st.sets(st.integers(0, 4)).map(sorted).map(tuple), max_size=20)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(interests, st.floats(0.7, 3), st.integers(0, 2**32))
 def test_every_topic_is_strongly_connected_through_its_subscribers_alone(wanted, factor, seed):
     drawn = draw_views(wanted, factor, seed)

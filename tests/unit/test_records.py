@@ -23,6 +23,7 @@ from harness.studies.record import Record, StaleRecord, encode_record, make_sour
 from harness.studies.store import Result
 from harness.studies.tables import make_table
 from metrics.intervals import interval
+from tests.examples import examples
 
 STUDY = """
 name = "small"
@@ -194,7 +195,7 @@ def test_a_record_that_was_read_is_written_as_it_was(tmp_path):
     assert max(map(len, path.read_text().splitlines())) < 1500
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.one_of(st.none(), st.floats(-1e12, 1e12), st.integers(-(10**9), 10**9)), min_size=2, max_size=2))
 def test_a_value_keeps_six_digits_or_is_whole(values):
     with TemporaryDirectory() as folder:

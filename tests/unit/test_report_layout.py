@@ -31,6 +31,7 @@ from metrics.report.figures.network import OVERHEAD
 from metrics.report.figures.world import draw_world
 from metrics.report.svg import palette_css, to_element, to_svg
 from metrics.totals import Totals
+from tests.examples import examples
 from tests.fabricated_totals import make_totals
 from tests.figure_layout import faults
 
@@ -273,7 +274,7 @@ def test_light_and_dark_colours_can_be_told_from_their_paper() -> None:
 # ------------------------------------------------------------------------------------------------ curves
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=2000), st.integers(0, 100))
 def test_a_cdf_is_never_off_by_more_than_a_step(values: list[float], missing: int) -> None:
     _, axes = plain_axes()
@@ -293,7 +294,7 @@ def test_a_cdf_is_never_off_by_more_than_a_step(values: list[float], missing: in
     assert np.abs(seen - np.searchsorted(np.sort(values), asked, side="right") / (len(values) + missing)).max() <= step
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(0, 1e3)), max_size=300))
 def test_every_point_has_one_that_stands_for_it(points: list[tuple[float, float]]) -> None:
     x, y = (np.array([point[axis] for point in points]) for axis in range(2))
@@ -310,7 +311,7 @@ def test_every_point_has_one_that_stands_for_it(points: list[tuple[float, float]
         assert apart.all(axis=0).any(axis=1).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.integers(-20, 40), unique=True, max_size=30).map(sorted))
 def test_a_second_is_marked_if_and_only_if_it_is_alone(seconds: list[int]) -> None:
     _, axes = plain_axes()

@@ -1,0 +1,26 @@
+"""What ``.ci/run`` selects: all tests and examples on demand, some of them otherwise."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.examples import examples
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize(("profile", "expected"), [("all", [1, 3, 40]), ("few", [1, 1, 10])])
+def test_the_profile_scales_the_examples_of_a_property_that_says_how_many(profile: str, expected: list[int]) -> None:
+    before = settings.get_current_profile_name()
+    settings.load_profile(profile)
+    try:
+        assert [examples(number) for number in (1, 3, 40)] == expected
+    finally:
+        settings.load_profile(before)
+
+
+def test_an_unknown_option_is_refused() -> None:
+    done = subprocess.run(["bash", ROOT / ".ci/run", "--fast"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: bash .ci/run [--all]\n")
