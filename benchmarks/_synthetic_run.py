@@ -368,7 +368,7 @@ def _documents(duration_s: float, delay_ns: Ints, captured: dict[str, Any]) -> d
     square = np.zeros((HOSTS, HOSTS))
     underlay = Underlay(
         kind="matrix", hosts=tuple(Host(f"h{host}", f"site{host}") for host in range(HOSTS)), delay_ms=delay_ns / 1e6,
-        jitter_ms=square, loss_ratio=square, rate_mbit=square[0], queue_ms=square[0] + 100,
+        jitter_ms=square, loss_ratio=square, rate_mbit=square[:2], queue_ms=square[:2] + 100,
         filled=square.astype(np.int8),
     )  # fmt: skip
     end_ns = ZERO_NS + int(duration_s * SECOND)

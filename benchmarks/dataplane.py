@@ -182,8 +182,8 @@ def _trellis(netns: list[str]) -> Iterator[UserspacePlane]:
         delay_ms=ONE_WAY_MS * (1 - np.eye(2)),
         jitter_ms=nothing,
         loss_ratio=nothing,
-        rate_mbit=np.zeros(2),
-        queue_ms=np.zeros(2),
+        rate_mbit=np.zeros((2, 2)),
+        queue_ms=np.zeros((2, 2)),
         filled=nothing.astype(np.int8),
     )
     plane = UserspacePlane(underlay, 1, Path(tempfile.mkdtemp()))

@@ -31,7 +31,7 @@ ASKED: Final = ("delay_ms", "jitter_ms", "loss_ratio")
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _QUEUES: Final = "queue_ms"
-"""What is staged of every node: how long a packet may wait at its access link, 0 = the link has no rate."""
+"""What is staged of every node: how long a packet may wait at its access link up and down, 0 = the link has no rate."""
 
 _CHANGES: Final = CHANGES_FILE
 
@@ -58,8 +58,8 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
     hosts = {place.node: place.host for place in run.plan.placement}
     size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
     pairs.mkdir()
-    queue_ms = np.zeros(size)
-    queue_ms[nodes] = _queues_ms(underlay)[index]
+    queue_ms = np.zeros((2, size))
+    queue_ms[:, nodes] = _queues_ms(underlay)[:, index]
     with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
         np.save(file, queue_ms)
     if changes := changes_of_nodes(run):
@@ -92,10 +92,18 @@ def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> 
     return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
 
 
-def find_queues(pairs: Place, nodes: Column) -> Floats:
-    """Return how long (ms) a packet may wait at the access links of nodes, (n,); 0 where a node has no number."""
-    queue_ms = np.append(map_array(pairs / f"{_QUEUES}.npy"), 0.0)
-    return np.asarray(queue_ms[_numbers(nodes)])
+def find_queues(pairs: Place, source: Column, destination: Column) -> Floats:
+    """Return how long (ms) access links may hold a packet between two nodes, (n,).
+
+    A node without a number holds none.
+
+    Args:
+        pairs: the folder of ``stage_asked``.
+        source: (n,) the nodes that send.
+        destination: (n,) the nodes that receive.
+    """
+    up_ms, down_ms = (np.append(row, 0.0) for row in map_array(pairs / f"{_QUEUES}.npy"))
+    return np.asarray(up_ms[_numbers(source)] + down_ms[_numbers(destination)])
 
 
 @dataclass(frozen=True)
@@ -103,27 +111,30 @@ class Access:
     """The access links of all nodes' hosts.
 
     Attributes:
-        byte_ns: (n,) time to send a byte, by node; 0 = no rate.
-        queue_ns: (n,) longest time that a packet may wait.
+        byte_ns: time to send a byte ``UP`` and ``DOWN``, (n,) each by node; 0 = no rate.
+        queue_ns: longest time that a packet may wait, likewise.
     """
 
-    byte_ns: tuple[float, ...]
-    queue_ns: tuple[int, ...]
+    byte_ns: tuple[tuple[float, ...], ...]
+    queue_ns: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, run: RunDir) -> Self:
         """Read them from a run directory."""
         hosts = [place.host for place in sorted(run.plan.placement, key=lambda place: place.node)]
-        rates, queues = run.underlay.rate_mbit[hosts].tolist(), run.underlay.queue_ms[hosts].tolist()
-        return cls(tuple(8000 / rate if rate else 0.0 for rate in rates), tuple(int(queue * _MS) for queue in queues))
+        rates, queues = run.underlay.rate_mbit[:, hosts].tolist(), run.underlay.queue_ms[:, hosts].tolist()
+        return cls(
+            tuple(tuple(8000 / rate if rate else 0.0 for rate in row) for row in rates),
+            tuple(tuple(int(queue * _MS) for queue in row) for row in queues),
+        )
 
-    def limits(self, nodes: Ints) -> Bools:
-        """Return whether the access links of nodes have a rate, (n,)."""
-        return np.asarray(np.array(self.byte_ns)[nodes] > 0)
+    def limits(self, side: int, nodes: Ints) -> Bools:
+        """Return whether the access links of nodes have a rate ``UP`` or ``DOWN``, (n,)."""
+        return np.asarray(np.array(self.byte_ns[side])[nodes] > 0)
 
-    def link(self, node: int) -> tuple[float, int]:
-        """Return the time to send a byte, and the longest time that a packet may wait."""
-        return self.byte_ns[node], self.queue_ns[node]
+    def link(self, side: int, node: int) -> tuple[float, int]:
+        """Return the time to send a byte ``UP`` or ``DOWN``, and the longest time that a packet may wait."""
+        return self.byte_ns[side][node], self.queue_ns[side][node]
 
 
 class PairChanges:
@@ -149,7 +160,7 @@ class PairChanges:
         path = pairs / _CHANGES
         if not path.exists():
             return cls((), 0)
-        return cls(decode_changes(path.read_bytes()), len(map_array(pairs / f"{_QUEUES}.npy")))
+        return cls(decode_changes(path.read_bytes()), map_array(pairs / f"{_QUEUES}.npy").shape[1])
 
     def __bool__(self) -> bool:
         return bool(self._changes)
@@ -267,8 +278,8 @@ class RoundTrips(NamedTuple):
     def of(cls, underlay: Underlay, *, idle: bool) -> Self:
         """Read it from an underlay; the queues of an idle network are empty."""
         loss_ratio = 1 - (1 - underlay.loss_ratio) * (1 - underlay.loss_ratio.T)
-        queue_ms = np.zeros(underlay.size) if idle else _queues_ms(underlay)
-        return cls(loss_ratio, 2 * (queue_ms[:, None] + queue_ms[None, :]))
+        queue_ms = np.zeros(underlay.size) if idle else _queues_ms(underlay).sum(axis=0)
+        return cls(loss_ratio, queue_ms[:, None] + queue_ms[None, :])
 
     def of_pairs(self, probes: pa.Table) -> tuple[Floats, Floats]:
         """Return (m,) values of each matrix for the pairs of probes; 0 for hosts that it does not have."""
@@ -297,7 +308,7 @@ def direct_delays_ms(run: RunDir, most_hosts: int) -> Floats | None:
 
 
 def _queues_ms(underlay: Underlay) -> Floats:
-    """Return how long a packet may wait at each host's access link, (n,)."""
+    """Return how long a packet may wait at each host's access link, (2, n)."""
     return np.where(underlay.rate_mbit > 0, underlay.queue_ms, 0.0)
 
 

@@ -119,5 +119,5 @@ def measured_underlay(asked: Underlay, rows: pa.Table, placement: Sequence[Place
             if known:
                 delay_ms[source, destination] = sum(known) / len(known) / 2
     np.fill_diagonal(delay_ms, 0)
-    nothing, none = between(asked.size, 0), np.zeros(asked.size)
+    nothing, none = between(asked.size, 0), np.zeros((2, asked.size))
     return replace(asked, delay_ms=delay_ms, jitter_ms=nothing, loss_ratio=nothing, rate_mbit=none, queue_ms=none)

@@ -386,8 +386,8 @@ class Fabrication:
             delay_ms=self.delay_ns / 1e6,
             jitter_ms=np.zeros(shape),
             loss_ratio=between(self.nodes, self._lost_ratio),
-            rate_mbit=np.zeros(self.nodes),
-            queue_ms=np.full(self.nodes, 100.0),
+            rate_mbit=np.zeros((2, self.nodes)),
+            queue_ms=np.full((2, self.nodes), 100.0),
             filled=np.zeros(shape, dtype=np.int8),
         )
         experiment = Experiment(

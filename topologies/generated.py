@@ -72,8 +72,8 @@ def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sour
         delay_ms=delay_ms,
         jitter_ms=between(size, 0.0),
         loss_ratio=between(size, 0.0),
-        rate_mbit=np.zeros(size),
-        queue_ms=np.zeros(size),
+        rate_mbit=np.zeros((2, size)),
+        queue_ms=np.zeros((2, size)),
         filled=between(size, 0, np.int8),
         sources=sources,
     )

@@ -14,6 +14,9 @@ Matrix = npt.NDArray[np.float64]
 
 Name = Annotated[str, Meta(max_length=200)]
 
+UP, DOWN = 0, 1
+"""The rows of arrays about access links: towards the network, and from it."""
+
 
 class Host(Struct, frozen=True):
     """The host of one peer.
@@ -42,8 +45,8 @@ class Underlay(Struct, frozen=True):
             or modelled, never replaced by shortest paths.
         jitter_ms: (n, n) standard deviation of the one-way delay, 0 = none.
         loss_ratio: (n, n) probability that a packet is lost, 0..1.
-        rate_mbit: (n,) access rate of each host, up and down separately; 0 = unlimited.
-        queue_ms: (n,) length of the access link's drop-tail queue, as the time to drain it at the access rate.
+        rate_mbit: (2, n) rate of each host's access link, ``UP`` and ``DOWN``; 0 = unlimited.
+        queue_ms: (2, n) length of its drop-tail queue in each direction, as the time to drain it at the access rate.
         filled: (n, n) 0 = measured or modelled, 1 = taken from the reverse direction, 2 = estimated.
         sources: attributions to print in the report.
 
@@ -73,7 +76,8 @@ class Underlay(Struct, frozen=True):
         """Yield the parts of ``underlay.json``: matrices are lists of rows with six decimals (1 ns in ms).
 
         A matrix with the same value between any two hosts is written as that value, since ten thousand hosts have a
-        hundred million pairs. Rows are yielded one at a time for the same reason.
+        hundred million pairs. Rows are yielded one at a time for the same reason. Access links that have the same
+        values up and down are written as one row.
         """
         hosts = [
             {field: value for field in host.__struct_fields__ if (value := getattr(host, field)) is not None}
@@ -83,7 +87,7 @@ class Underlay(Struct, frozen=True):
         yield msgspec.json.encode(opening).removesuffix(b"}")
         for name in _ARRAYS:
             yield f',"{name}":'.encode()
-            yield from _encode(getattr(self, name))
+            yield from (_encode_access if name in _ACCESS else _encode)(getattr(self, name))
         yield b"}\n"
 
     @staticmethod
@@ -101,8 +105,8 @@ class Underlay(Struct, frozen=True):
             delay_ms=_decode(read.delay_ms, size),
             jitter_ms=_decode(read.jitter_ms, size),
             loss_ratio=_decode(read.loss_ratio, size),
-            rate_mbit=_checked(np.array(read.rate_mbit), size),
-            queue_ms=_checked(np.array(read.queue_ms), size),
+            rate_mbit=_decode_access(read.rate_mbit, size),
+            queue_ms=_decode_access(read.queue_ms, size),
             filled=_decode(read.filled, size, np.int8),
             sources=read.sources,
         )
@@ -118,6 +122,7 @@ def between(size: int, value: float, kind: npt.DTypeLike = np.float64) -> npt.ND
 
 
 _ARRAYS = ("delay_ms", "jitter_ms", "loss_ratio", "rate_mbit", "queue_ms", "filled")
+_ACCESS = frozenset({"rate_mbit", "queue_ms"})
 
 
 class _Document(Struct):
@@ -129,21 +134,24 @@ class _Document(Struct):
     delay_ms: float | list[Raw]
     jitter_ms: float | list[Raw]
     loss_ratio: float | list[Raw]
-    rate_mbit: list[float]
-    queue_ms: list[float]
+    rate_mbit: list[float | list[float]]
+    queue_ms: list[float | list[float]]
     filled: float | list[Raw]
 
 
 def _encode(array: npt.NDArray[Any]) -> Iterator[bytes]:
-    if array.ndim == 1:
-        yield _encode_row(array)
-    elif _is_even(array):
+    if _is_even(array):
         yield msgspec.json.encode(np.round(array[0, -1], 6).item())
     else:
         yield b"["
         for number, row in enumerate(array):
             yield b"," * (number > 0) + _encode_row(row)
         yield b"]"
+
+
+def _encode_access(array: npt.NDArray[Any]) -> Iterator[bytes]:
+    up, down = array
+    yield _encode_row(up if (up == down).all() else array)
 
 
 def _encode_row(row: npt.NDArray[Any]) -> bytes:
@@ -167,6 +175,15 @@ def _decode(rows: float | Sequence[Raw], size: int, kind: npt.DTypeLike = np.flo
     for number, row in enumerate(rows):
         matrix[number] = _checked(np.array(read(row)), size)
     return matrix
+
+
+def _decode_access(values: Sequence[Any], size: int) -> Matrix:
+    read = np.array(values, np.float64)
+    if read.ndim == 1:
+        return np.stack([_checked(read, size)] * 2)
+    if len(read) != 2:
+        raise ValueError(f"expected one row, or one up and one down, got {len(read)}")
+    return np.stack([_checked(row, size) for row in read])
 
 
 def _checked(values: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:

@@ -67,8 +67,8 @@ class Network:
         delay_ms: the one-way delay of a pair.
         jitter_ms: the standard deviation of that delay; None = no pair has any.
         loss_ratio: the loss of a pair; None = no pair has any.
-        rate_mbit: (n,) access rate of each host, up and down separately; empty = no host has one, 0 = unlimited.
-        queue_ms: (n,) length of each access link's queue, with or without a rate; empty = 0.
+        rate_mbit: (2 n,) rate of each access link, by its number; empty = none has one, 0 = unlimited.
+        queue_ms: (2 n,) length of each access link's queue, with or without a rate; empty = 0.
     """
 
     def __init__(
@@ -96,8 +96,8 @@ class Network:
             underlay.delay_ms.item,
             jitter_ms=_unless_zero(underlay.jitter_ms),
             loss_ratio=_unless_zero(underlay.loss_ratio),
-            rate_mbit=underlay.rate_mbit.tolist() if underlay.rate_mbit.any() else (),
-            queue_ms=underlay.queue_ms.tolist(),
+            rate_mbit=underlay.rate_mbit.ravel().tolist() if underlay.rate_mbit.any() else (),
+            queue_ms=underlay.queue_ms.ravel().tolist(),
         )
 
     def path(self, source: int, destination: int) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ class Network:
         """Return a link by its number."""
         kind, host = divmod(number, self.size)
         if kind < 2:
-            rate_mbit, queue_ms = (values[host] if values else 0.0 for values in (self.rate_mbit, self.queue_ms))
+            rate_mbit, queue_ms = (values[number] if values else 0.0 for values in (self.rate_mbit, self.queue_ms))
             return Link(rate_mbit=rate_mbit, queue_ms=queue_ms)
         pair = kind - 2, host
         jitter_ms, loss_ratio = (0.0 if value is None else value(*pair) for value in (self.jitter_ms, self.loss_ratio))

@@ -68,8 +68,8 @@ def place_hosts(underlay: Underlay, sites: Sequence[int], access_delay_ms: float
         delay_ms=delay_ms,
         jitter_ms=jitter_ms,
         loss_ratio=_of_sites(underlay.loss_ratio, index),
-        rate_mbit=underlay.rate_mbit[index],
-        queue_ms=underlay.queue_ms[index],
+        rate_mbit=underlay.rate_mbit[:, index],
+        queue_ms=underlay.queue_ms[:, index],
         filled=_of_sites(underlay.filled, index),
     )
 

@@ -35,7 +35,9 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("peer.record",), "record", refused=True),
     Demand(("churn.silent_ratio",), "vanish", refused=True),
     Demand(("faults",), "faults", refused=True),
-    Demand(("underlay.loss_ratio", "underlay.rate_mbit"), "shape", refused=True),
+    Demand(
+        ("underlay.loss_ratio", "underlay.rate_mbit", "underlay.up_mbit", "underlay.down_mbit"), "shape", refused=True
+    ),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms", "underlay.jitter"), "shape"),
     Demand(("underlay.queue_ms",), "queue"),
     Demand(("peer.send_queue_bytes", "peer.metrics", "supervision"), "processes"),

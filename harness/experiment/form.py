@@ -51,6 +51,7 @@ Duration = Annotated[float, Meta(ge=1e-9, le=1e9)]
 TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
 OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
+AccessRate = Annotated[float, Meta(ge=0, le=1e6)]
 FilePath = Annotated[str, Meta(min_length=1)]
 Group = Annotated[str, Meta(min_length=1)] | Count | tuple[Annotated[int, Meta(ge=0)], ...]
 
@@ -92,8 +93,12 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``measured`` (if the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
     loss_ratio: Literal["measured"] | Annotated[float, Meta(ge=0, lt=1)] = "measured"
     """``measured`` (if the data has it), or the probability that a packet is lost, each way, on every pair."""
-    rate_mbit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    rate_mbit: AccessRate = 0.0
     """Access rate of every host, each way, at least 0.001; 0 = unlimited."""
+    up_mbit: AccessRate | None = None
+    """Access rate of every host towards the network, likewise. Default: ``rate_mbit``."""
+    down_mbit: AccessRate | None = None
+    """Access rate of every host from the network, likewise. Default: ``rate_mbit``."""
     queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0
     """Length of the access link's drop-tail queue."""
 

@@ -117,8 +117,10 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         "$.peer.command[0]",
         "expected the program's name, got ''",
     )
-    slowest = 0 < underlay.rate_mbit < SLOWEST_MBIT
-    yield slowest, "$.underlay.rate_mbit", f"expected 0 or at least {SLOWEST_MBIT:g}, got {underlay.rate_mbit:g}"
+    for key in ("rate_mbit", "up_mbit", "down_mbit"):
+        rate_mbit = getattr(underlay, key) or 0.0
+        slowest = 0 < rate_mbit < SLOWEST_MBIT
+        yield slowest, f"$.underlay.{key}", f"expected 0 or at least {SLOWEST_MBIT:g}, got {rate_mbit:g}"
     yield (
         peer.expected_final_state == "running" and peer.command is None,
         "$.peer.expected_final_state",

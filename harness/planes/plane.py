@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from topologies import timeline
 from topologies.model import Matrix, Underlay
+from topologies.network import Link
 
 DROP_CAUSES = ("loss", "queue", "cut", "cut_in_flight", "unknown_destination", "not_ip", "device_full", "overload")
 """Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``cut``: a fault had cut
@@ -122,11 +123,11 @@ class PairsChange(Struct, frozen=True, eq=False):
 
 
 class AccessChange(Struct, frozen=True):
-    """Other values for the access link of a host, in both directions; rate 0 = unlimited."""
+    """Other rates and queues for the access link of a host, up and down."""
 
     host: int
-    rate_mbit: float
-    queue_ms: float
+    up: Link
+    down: Link
 
 
 Change = PairChange | PairsChange | AccessChange

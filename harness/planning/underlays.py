@@ -55,13 +55,14 @@ def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
     if delays is None:
         return Network.of(make_underlay(spec, folder, seed).underlay)
     hosts = spec.hosts or GENERATED_HOSTS
+    rate_mbit, queue_ms = _access(spec, hosts)
     return Network(
         hosts,
         delays(spec, hosts, seed),
         jitter_ms=_everywhere(_jitter_ms(spec) or 0.0),
         loss_ratio=_everywhere(_loss_ratio(spec) or 0.0),
-        rate_mbit=[round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else (),
-        queue_ms=[round(spec.queue_ms, 6)] * hosts,
+        rate_mbit=rate_mbit.ravel().tolist() if rate_mbit.any() else (),
+        queue_ms=queue_ms.ravel().tolist(),
     )
 
 
@@ -115,13 +116,21 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rate and queue."""
     jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
+    rate_mbit, queue_ms = _access(spec, underlay.size)
     return replace(
         underlay,
         jitter_ms=underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms),
         loss_ratio=underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio),
-        rate_mbit=np.full(underlay.size, spec.rate_mbit),
-        queue_ms=np.full(underlay.size, spec.queue_ms),
+        rate_mbit=rate_mbit,
+        queue_ms=queue_ms,
     )
+
+
+def _access(spec: UnderlaySpec, hosts: int) -> tuple[Matrix, Matrix]:
+    """Return the rate and the queue of every access link, (2, n) each, rounded as in ``underlay.json``."""
+    own = [spec.rate_mbit if rate_mbit is None else rate_mbit for rate_mbit in (spec.up_mbit, spec.down_mbit)]
+    rate_mbit = np.repeat(np.array(own)[:, None], hosts, axis=1)
+    return np.round(rate_mbit, 6), np.round(np.full((2, hosts), spec.queue_ms), 6)
 
 
 def _jitter_ms(spec: UnderlaySpec) -> float | None:
@@ -143,8 +152,6 @@ def _rounded(underlay: Underlay) -> Underlay:
         delay_ms=_round(underlay.delay_ms),
         jitter_ms=_round(underlay.jitter_ms),
         loss_ratio=_round(underlay.loss_ratio),
-        rate_mbit=np.round(underlay.rate_mbit, 6),
-        queue_ms=np.round(underlay.queue_ms, 6),
     )
 
 

@@ -34,6 +34,7 @@ class SimulatedNetwork:
         self.delay_ns = _of_pair_ns(network.delay_ms)
         self._jitter_ns = None if network.jitter_ms is None else _of_pair_ns(network.jitter_ms)
         self._loss_ratio = network.loss_ratio
+        self._size = network.size
         self._rate_mbit = network.rate_mbit
         self._draws = draws
         self.limits_rates = bool(network.rate_mbit)
@@ -116,11 +117,12 @@ class SimulatedNetwork:
     def _down_link(self, host: int) -> DownLink:
         link = self._down.get(host)
         if link is None:
-            link = self._down[host] = DownLink(self._byte_ns(host))
+            link = self._down[host] = DownLink(self._byte_ns(self._size + host))
         return link
 
-    def _byte_ns(self, host: int) -> float:
-        rate = self._rate_mbit[host] if self._rate_mbit else 0.0
+    def _byte_ns(self, number: int) -> float:
+        """Return the time to send a byte on an access link, by its number in the network."""
+        rate = self._rate_mbit[number] if self._rate_mbit else 0.0
         return 8000 / rate if rate else 0.0
 
 

@@ -99,7 +99,7 @@ class _Sent:
             pc.fill_null(find_asked(pairs, name, *back), 0.0).to_numpy() for name in ("delay_ms", "jitter_ms")
         )
         round_trip_ms = delay_ms + pc.fill_null(find_asked(pairs, "delay_ms", *back[::-1]), 0.0).to_numpy()
-        more_ms = JITTER_SIGMAS * jitter_ms + sum(find_queues(pairs, each) for each in back)
+        more_ms = JITTER_SIGMAS * jitter_ms + find_queues(pairs, *back)
         acked_ns = np.maximum(numbers(rows["tap_rx_ns"]) + (delay_ms * _MS).astype(np.int64), left_ns + 1)
         latest_ns = np.where(arrived, acked_ns + (more_ms * _MS).astype(np.int64), _NEVER)
         return cls(

@@ -32,6 +32,7 @@ from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share, all_shares, write_share
 from metrics.tables.tallies import add_counts
 from metrics.tables.transits import TRANSITS, pass_link
+from topologies.model import DOWN, UP
 
 Floats = npt.NDArray[np.float64]
 
@@ -202,7 +203,7 @@ class JudgedTransits:
         )
         self.left, self.came = valid(rows["sent_ns"]), valid(rows["came_ns"])
         self.sent_ns, self.came_ns = numbers(rows["sent_ns"]), numbers(rows["came_ns"])
-        self.rated = rules.access.limits(self.src) | rules.access.limits(self.dst)
+        self.rated = rules.access.limits(UP, self.src) | rules.access.limits(DOWN, self.dst)
         self.tolerance_ns = np.asarray(JITTER_SIGMAS * self.jitter_ms * _MS).astype(np.int64)
         """By how much jitter may move a packet."""
         self.due_ns, self.full = numbers(rows["due_ns"]).copy(), _flags(rows, "is_full").copy()
@@ -218,8 +219,8 @@ class JudgedTransits:
         access, wire_bytes = self.rules.access, numbers(self.rows["wire_bytes"])
         bounds_ns = np.zeros((2, len(self.rows)), np.int64)
         reached = self.left & (self.came | ~self.full)
-        for node in np.unique(self.dst[access.limits(self.dst)]).tolist():
-            own, link = np.flatnonzero((self.dst == node) & reached), access.link(node)
+        for node in np.unique(self.dst[access.limits(DOWN, self.dst)]).tolist():
+            own, link = np.flatnonzero((self.dst == node) & reached), access.link(DOWN, node)
             due_ns, came, sizes = self.due_ns[own], self.came[own], wire_bytes[own]
             if self.jitter_ms[own].any():
                 shift_ns = self.tolerance_ns[own]

@@ -28,6 +28,7 @@ from metrics.tables.buckets import divide, of_nodes, read_bucket
 from metrics.tables.columns import conform, numbers
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import Share
+from topologies.model import UP
 
 TRANSITS: Final = schema_of("""
     src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint, apart_ns bigint,
@@ -80,9 +81,9 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
 def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:
     """When packets have left the access links of their sources, and whether they met full queues there."""
     src, exit_ns, is_full = numbers(sent["src_node"]), numbers(sent["ts_ns"]).copy(), np.zeros(len(sent), np.bool_)
-    for node in np.unique(src[access.limits(src)]).tolist():
+    for node in np.unique(src[access.limits(UP, src)]).tolist():
         own = np.flatnonzero(src == node)
-        sizes, link = numbers(sent["wire_bytes"])[own], access.link(node)
+        sizes, link = numbers(sent["wire_bytes"])[own], access.link(UP, node)
         exit_ns[own], is_full[own] = pass_link(exit_ns[own], sizes, arrived[own], *link, lost_later=True)
     return exit_ns, is_full
 

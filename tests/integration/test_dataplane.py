@@ -45,8 +45,8 @@ def underlay(**changes: Any) -> Underlay:
         delay_ms=DELAY_MS,
         jitter_ms=nothing,
         loss_ratio=nothing,
-        rate_mbit=np.zeros(HOSTS),
-        queue_ms=np.zeros(HOSTS),
+        rate_mbit=np.zeros((2, HOSTS)),
+        queue_ms=np.zeros((2, HOSTS)),
         filled=nothing.astype(np.int8),
     )
     return msgspec.structs.replace(plain, **changes)
@@ -193,7 +193,7 @@ def test_every_lost_datagram_is_counted(attach: Attach, datagrams: Callable[[], 
 
 def test_access_link_limits_the_rate_and_drops_the_rest(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
     """100 frames of 1000 bytes at once into 8 Mbit/s: a millisecond each, one in service and room for 20."""
-    plane = attach(rate_mbit=np.full(HOSTS, 8.0), queue_ms=np.full(HOSTS, 20.0))
+    plane = attach(rate_mbit=np.full((2, HOSTS), 8.0), queue_ms=np.full((2, HOSTS), 20.0))
     flow = datagrams()
     began_s = time.monotonic()
     flow.send(100, 972)

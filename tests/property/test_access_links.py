@@ -45,7 +45,9 @@ def forward_packets(frames: list[Written], rates: dict[int, float]) -> list[floa
 
 def simulate(frames: list[Written], rates: dict[int, float]) -> list[int]:
     """The same by the simulated network, event by event."""
-    rate_mbit = [rates.get(host, 0.0) for host in range(RECEIVER + 1)]
+    hosts, unused = range(RECEIVER + 1), 1e-3
+    rate_mbit = [unused if host == RECEIVER else rates.get(host, 0.0) for host in hosts]
+    rate_mbit += [rates.get(host, 0.0) if host == RECEIVER else unused for host in hosts]
     network = SimulatedNetwork(Network(RECEIVER + 1, lambda a, b: DELAYS_NS[a] / 1e6, rate_mbit=rate_mbit), Random(1))
     done_ns, latest_ns = [0] * len(frames), dict.fromkeys(rates, 0)
     events: list = [(frame.at_ns, number, "write", number, None) for number, frame in enumerate(frames)]

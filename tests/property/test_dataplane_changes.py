@@ -39,7 +39,7 @@ def some_change(draw: st.DrawFn) -> Change:
 def test_every_pair_and_access_link_is_as_the_timeline_asks(changes: list[Change], used: list[tuple[int, int]]) -> None:
     bench = Bench(delay_ms=10.0, rate_mbit=4.0, queue_ms=50.0)
     network = bench.forwarder.network
-    made = Network(HOSTS, lambda *_: 10.0, rate_mbit=[4.0] * HOSTS, queue_ms=[50.0] * HOSTS)
+    made = Network(HOSTS, lambda *_: 10.0, rate_mbit=[4.0] * 2 * HOSTS, queue_ms=[50.0] * 2 * HOSTS)
     timeline = Timeline(made, changes, zero_ns=7)
     upcoming = Upcoming(changes, HOSTS, 7)
     applied = []

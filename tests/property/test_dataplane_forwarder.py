@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from harness.testbeds.emulated.dataplane.forwarder import Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
+from topologies.network import Link
 
 HOSTS = 3
 MS_NS = 1_000_000
@@ -32,6 +33,8 @@ class Bench:
     loss_ratio: float = 0.0
     rate_mbit: float = 0.0
     queue_ms: float = 0.0
+    down_mbit: float | None = None
+    down_queue_ms: float | None = None
     seed: int = 1
     now_ns: int = 0
     refusing: bool = False
@@ -44,8 +47,15 @@ class Bench:
         asked = np.stack([np.full(shape, value) for value in (self.delay_ms, self.jitter_ms, self.loss_ratio)])
         network = EmulatedNetwork(asked, self.seed)
         for host in range(HOSTS):
-            network.add(AccessLink(host, host), address(host), self.rate_mbit, self.queue_ms)
+            network.add(AccessLink(host, host), address(host), *self.access)
         self.forwarder = Forwarder(network, lambda: self.now_ns, self._read, self._write)
+
+    @property
+    def access(self) -> tuple[Link, Link]:
+        """The access link of every host, up and down; down as up if nothing else is given."""
+        down_mbit = self.rate_mbit if self.down_mbit is None else self.down_mbit
+        down_queue_ms = self.queue_ms if self.down_queue_ms is None else self.down_queue_ms
+        return Link(rate_mbit=self.rate_mbit, queue_ms=self.queue_ms), Link(rate_mbit=down_mbit, queue_ms=down_queue_ms)
 
     def _read(self, device: int, _: int) -> bytes:
         if not self.waiting[device]:
@@ -111,7 +121,7 @@ def act(bench: Bench, action: tuple) -> None:
         case ("pair", source, destination, *values):
             forwarder.network.set_pair(source, destination, values)
         case ("rate", host, rate_mbit, queue_ms):
-            forwarder.network.set_access(host, rate_mbit, queue_ms)
+            forwarder.network.set_access(host, *[Link(rate_mbit=rate_mbit, queue_ms=queue_ms)] * 2)
         case ("refuse", refusing):
             bench.refusing = refusing
 
@@ -150,8 +160,7 @@ def test_without_jitter_or_rate_every_frame_takes_the_delay_exactly(
 )
 def test_access_link_is_a_drop_tail_queue(frames: list[tuple[int, int]], rate_mbit: float, queue_ms: int) -> None:
     """Against a reference: a frame is dropped when more than queue_ms of work is before it."""
-    bench = Bench(delay_ms=5.0, rate_mbit=rate_mbit, queue_ms=queue_ms)
-    bench.forwarder.network.set_access(1, 1e9, 1e9)
+    bench = Bench(delay_ms=5.0, rate_mbit=rate_mbit, queue_ms=queue_ms, down_mbit=1e9, down_queue_ms=1e9)
     free_ns, expected, dropped = 0, [], 0
     for pause_ns, size in frames:
         bench.advance(bench.now_ns + pause_ns)
@@ -168,7 +177,7 @@ def test_access_link_is_a_drop_tail_queue(frames: list[tuple[int, int]], rate_mb
 
 def test_flows_that_meet_at_a_destination_share_its_rate() -> None:
     bench = Bench(delay_ms=5.0)
-    bench.forwarder.network.set_access(2, 8.0, 1000)
+    bench.forwarder.network.set_access(2, Link(), Link(rate_mbit=8.0, queue_ms=1000))
     for number in range(20):
         bench.send(number % 2, 2, 1000)
     bench.drain()

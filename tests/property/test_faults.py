@@ -97,7 +97,7 @@ def test_links_are_degraded_once_per_entry_and_entries_multiply(one: set[int], o
 def test_a_rate_limits_the_access_links_of_the_first_group(host: int, direction: str):
     entry = {"degrade": {"rate_mbit": 2.0}, "between": [[host], "all"], "direction": direction}
     changes = compiled(entry)
-    timeline = Timeline(Network(HOSTS, lambda a, b: 10.0, rate_mbit=[8.0] * HOSTS), changes)
+    timeline = Timeline(Network(HOSTS, lambda a, b: 10.0, rate_mbit=[8.0] * 2 * HOSTS), changes)
     limited = [number for number in range(2 * HOSTS) if timeline.link(number, 2 * SECOND_NS).rate_mbit == 2.0]
     assert limited == [number for number, side in ((host, "from"), (HOSTS + host, "to")) if direction in (side, "both")]
     assert all(timeline.asked(*pair, 2 * SECOND_NS) == timeline.network.asked(*pair) for pair in PAIRS)

@@ -20,7 +20,7 @@ from tests.examples import examples
 MS = 1_000_000
 DELAYS_MS = np.array([[0.0, 5.0], [9.0, 0.0]])
 JITTER_MS = np.array([[0.0, 0.0], [0.5, 0.0]])
-QUEUE_MS = np.array([0.0, 2.0])
+QUEUE_MS = np.array([[0.0, 2.0], [1.0, 0.5]])
 
 Row = dict[str, Any]
 
@@ -68,7 +68,7 @@ def wait_of(row: Row, rows: list[Row]) -> int:
         if all(each[name] == row[name] for name in ("conn", "direction")) and each["off"] < row["off"]
     ]
     back = row["dst_node"], row["src_node"]
-    more_ns = int((JITTER_SIGMAS * JITTER_MS[back] + QUEUE_MS.sum()) * MS)
+    more_ns = int((JITTER_SIGMAS * JITTER_MS[back] + QUEUE_MS[0, back[0]] + QUEUE_MS[1, back[1]]) * MS)
     for each in before:
         acked_ns = np.inf if each["tap_rx_ns"] is None else each["tap_rx_ns"] + int(DELAYS_MS[back] * MS)
         answers.append((acked_ns, acked_ns + more_ns))

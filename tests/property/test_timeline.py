@@ -41,8 +41,8 @@ def some_network() -> Network:
         lambda a, b: 10.0 * a + b,
         jitter_ms=lambda a, b: 1.0 + a,
         loss_ratio=lambda a, b: b / 16,
-        rate_mbit=[0.0, 2.0, 0.0, 8.0],
-        queue_ms=[50.0] * SIZE,
+        rate_mbit=[0.0, 2.0, 0.0, 8.0, 4.0, 0.0, 0.0, 2.0],
+        queue_ms=[50.0] * 2 * SIZE,
     )
 
 
@@ -82,7 +82,7 @@ def test_the_smallest_rate_of_an_access_link_wins(changes: list[Change], at_ns: 
     network = some_network()
     for number, side in ((host, "up"), (SIZE + host, "down")):
         given = [each.rate_mbit for each in changes if holds(each, at_ns) and host in getattr(each, side)]
-        limits = [rate for rate in (network.rate_mbit[host], *given) if rate]
+        limits = [rate for rate in (network.rate_mbit[number], *given) if rate]
         link = Timeline(network, changes).link(number, at_ns)
         assert (link.rate_mbit, link.queue_ms) == (min(limits, default=0.0), 50.0)
 

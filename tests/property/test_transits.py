@@ -73,8 +73,10 @@ class Analysis(tempfile.TemporaryDirectory[str]):
     def __init__(self, wire: Wire, *, until_ns: int = FAR_NS, limit_ms: float = 0.5, buckets: int = 2) -> None:
         super().__init__()
         asked = {name: wire.bench.__dict__[name] for name in ("delay_ms", "jitter_ms", "loss_ratio")}
-        rate, queue = wire.bench.rate_mbit, wire.bench.queue_ms
-        access = Access((8000 / rate if rate else 0.0,) * HOSTS, (int(queue * MS_NS),) * HOSTS)
+        access = Access(
+            tuple((8000 / link.rate_mbit if link.rate_mbit else 0.0,) * HOSTS for link in wire.bench.access),
+            tuple((int(link.queue_ms * MS_NS),) * HOSTS for link in wire.bench.access),
+        )
         self.folder, self.buckets = Path(self.name), buckets
         self.pairs = self.folder / "asked"
         for name in ("crossings", "asked"):
@@ -128,6 +130,8 @@ steps = st.lists(
     st.tuples(st.integers(1, 4 * MS_NS), st.integers(0, HOSTS - 1), st.integers(1, HOSTS - 1), st.integers(24, 1500)),
     max_size=60,
 )
+access = st.tuples(st.sampled_from([0.0, 0.5, 10.0]), st.sampled_from([0.0, 3.0, 40.0]))
+"""Rate and queue of an access link in one direction."""
 
 
 def play(actions: list[tuple[int, int, int, int]], **network: Any) -> Wire:
@@ -139,11 +143,12 @@ def play(actions: list[tuple[int, int, int, int]], **network: Any) -> Wire:
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(steps, st.sampled_from([0.0, 0.5, 10.0]), st.sampled_from([0.0, 3.0, 40.0]), st.sampled_from([0.0, 0.3]))
+@given(steps, access, access, st.sampled_from([0.0, 0.3]))
 def test_a_sound_plane_has_no_error_whatever_its_queues_do(
-    actions: list[tuple[int, int, int, int]], rate_mbit: float, queue_ms: float, loss_ratio: float
+    actions: list[tuple[int, int, int, int]], up: tuple[float, float], down: tuple[float, float], loss_ratio: float
 ) -> None:
-    wire = play(actions, rate_mbit=rate_mbit, queue_ms=queue_ms, loss_ratio=loss_ratio)
+    up_down = dict(zip(("rate_mbit", "queue_ms", "down_mbit", "down_queue_ms"), (*up, *down), strict=True))
+    wire = play(actions, loss_ratio=loss_ratio, **up_down)
     with Analysis(wire) as analysis:
         for rows in analysis.rows():
             assert rows.deviation_ms[rows.timed].tolist() == [0.0] * int(rows.timed.sum())
@@ -191,11 +196,26 @@ def test_a_rate_that_was_not_asked_for_is_an_error(
     assert found.errors.late.samples >= 3
 
 
-def test_a_queue_that_is_shorter_or_longer_than_asked_is_an_error() -> None:
+@pytest.mark.parametrize(("asked", "late"), [({}, 0), ({"rate_mbit": 0.5}, 8), ({"down_mbit": 0.5}, 8)])
+def test_rates_up_and_down_are_judged_apart(asked: dict[str, float], late: int) -> None:
+    """The plane sends at 0.4 Mbit/s up and at 2 down."""
+    wire = play([(200 * MS_NS, 0, 1, 1500)] * 8, queue_ms=60_000.0, rate_mbit=0.4, down_mbit=2.0)
+    for key, rate_mbit in asked.items():
+        setattr(wire.bench, key, rate_mbit)
+    with Analysis(wire) as analysis:
+        found = analysis.weigh().rated
+    assert isinstance(found, Timed)
+    assert found.errors.late.samples == late
+
+
+@pytest.mark.parametrize("key", ["queue_ms", "down_queue_ms"])
+def test_a_queue_that_is_shorter_or_longer_than_asked_is_an_error(key: str) -> None:
     actions = [(0, 0, 1, 1500)] * 20
+    rates = {"rate_mbit": 1.0 if key == "queue_ms" else 100.0, "down_mbit": 1.0}
+    rates |= {"queue_ms": 900.0, "down_queue_ms": 900.0}
     for made_ms, asked_ms, wrong in ((50.0, 50.0, 0), (50.0, 200.0, 6), (200.0, 50.0, 6)):
-        wire = play(actions, rate_mbit=1.0, queue_ms=made_ms)
-        wire.bench.queue_ms = asked_ms
+        wire = play(actions, **rates | {key: made_ms})
+        setattr(wire.bench, key, asked_ms)
         with Analysis(wire) as analysis:
             found = analysis.weigh().queues
         assert not isinstance(found, Absent)

@@ -78,7 +78,7 @@ def test_both_ends_agree_on_every_link_and_every_frame_arrives_in_order(nodes, d
         lambda a, b: delays[a, b],
         jitter_ms=lambda a, b: 20,
         loss_ratio=(lambda a, b: loss) if loss else None,
-        rate_mbit=[rate] * nodes if rate else (),
+        rate_mbit=[rate] * 2 * nodes if rate else (),
     )
     network = SimulatedNetwork(network, draws)
     simulation, record = simulate(nodes, {"name": "random", "degree": degree}, network, seed=seed)
@@ -188,7 +188,7 @@ def test_a_crashed_node_is_missed_and_a_node_that_left_is_forgotten():
 
 def test_an_access_rate_holds_frames_up():
     payload = b"x" * 12_448  # nine packets
-    network = SimulatedNetwork(Network(2, lambda a, b: 0, rate_mbit=[1.0] * 2), Random(1))
+    network = SimulatedNetwork(Network(2, lambda a, b: 0, rate_mbit=[1.0] * 4), Random(1))
     simulation, record = simulate(2, {"name": "complete"}, network)
     simulation.run(SECOND_NS)
     start_ns = simulation.now_ns
@@ -207,7 +207,7 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
     far_ns, near_ns = SECOND_NS // 5, SECOND_NS // 1000
     delays_ns = {frozenset({0, 2}): far_ns, frozenset({1, 2}): near_ns, frozenset({0, 1}): far_ns}
     network = SimulatedNetwork(
-        Network(3, lambda a, b: delays_ns[frozenset({a, b})] / 1e6, rate_mbit=[10.0] * 3), Random(1)
+        Network(3, lambda a, b: delays_ns[frozenset({a, b})] / 1e6, rate_mbit=[10.0] * 6), Random(1)
     )
     simulation, record = simulate(3, {"name": "complete"}, network)
     simulation.run(2 * SECOND_NS)
@@ -222,7 +222,7 @@ def test_a_receivers_access_link_serves_in_the_order_of_arrival():
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("given", [{"rate_mbit": [1.0, 1.0]}, {"jitter_ms": lambda a, b: 10}, {}])
+@pytest.mark.parametrize("given", [{"rate_mbit": [1.0] * 4}, {"jitter_ms": lambda a, b: 10}, {}])
 def test_what_was_sent_before_a_crash_arrives(given: dict, seed: int):
     network = SimulatedNetwork(Network(2, lambda a, b: 50, **given), Random(seed))
     simulation, record = simulate(2, {"name": "complete"}, network, seed=seed)

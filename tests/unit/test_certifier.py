@@ -186,25 +186,29 @@ def test_stalls_explain_a_host_whose_other_pairs_would_be_in_time(
     assert found.worst_host.late == late
 
 
+QUEUES_MS = np.array([[99.0, 7.0, 99.0, 99.0], [20.0, 3.0, 99.0, 99.0]])
+"""Up and down; most of them at links without a rate."""
+
+
 def asked(**changes: Any) -> RoundTrips:
     return RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), **changes), idle=False)
 
 
 def test_a_probe_may_take_longer_by_the_queues_that_it_passes() -> None:
-    """Hosts 0 and 1 have access rates; a probe passes the queues of both ends on its way and back."""
-    queues = asked(rate_mbit=np.array([1.0, 1.0, 0.0, 0.0]), queue_ms=np.array([10.0, 5.0, 99.0, 99.0]))
+    """Host 0 has a rate down, host 1 both; a probe passes the queues of both ends on its way and back."""
+    queues = asked(rate_mbit=np.array([[0.0, 1.0, 0.0, 0.0], [1.0, 1.0, 0.0, 0.0]]), queue_ms=QUEUES_MS)
     assert queues.queue_ms[0].tolist() == [40.0, 30.0, 20.0, 20.0]
     assert queues.queue_ms[2, 3] == 0
     for errors_ms, late in (((30.0, 20.0, 0.0), 0), ((31.6, 21.6, 0.0), 2), ((-1.6, 0.0, 0.0), 1)):
         found = measure_sweep(probes("during", *errors_ms), LIMITS, NO_STALLS, queues)
         assert found.errors["p99"].late.samples == late
         assert found.queued
-    idle = RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), rate_mbit=np.ones(4)), idle=True)
+    idle = RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), rate_mbit=np.ones((2, 4))), idle=True)
     assert measure_sweep(probes("before", 30.0), LIMITS, NO_STALLS, idle).errors["p99"].late.samples == 1
 
 
 def test_a_stall_explains_what_queues_do_not() -> None:
-    queues = asked(rate_mbit=np.ones(4), queue_ms=np.full(4, 5.0))
+    queues = asked(rate_mbit=np.ones((2, 4)), queue_ms=np.full((2, 4), 5.0))
     rows = probes("during", 29.0)
     [at_ns] = rows["rtt_at_ns"].to_pylist()
     for length_ms, explained in ((8, 1), (1, 0)):
@@ -217,7 +221,7 @@ def test_lost_probes_are_counted_of_pairs_that_lose_none(rate_mbit: float) -> No
     """Of the round trips of host 0 those with host 1 lose packets, on the way back; host 2 may have a queue."""
     loss_ratio = np.zeros((4, 4))
     loss_ratio[1, 0] = 0.1
-    given = asked(loss_ratio=loss_ratio, rate_mbit=np.array([0, 0, rate_mbit, 0]), queue_ms=np.ones(4))
+    given = asked(loss_ratio=loss_ratio, rate_mbit=np.array([[0, 0, rate_mbit, 0]] * 2), queue_ms=np.ones((2, 4)))
     rows = probes("during", 0.0, 0.0, 0.0, sent=10, received=9)
     found = measure_sweep(rows, LIMITS, NO_STALLS, given)
     exposed = 2 if rate_mbit else 1

@@ -15,9 +15,9 @@ from topologies.network import Link, Network, uniform_network
 
 
 def test_a_path_is_access_up_pair_and_access_down():
-    network = Network(3, lambda a, b: 10 * a + b, rate_mbit=[1.0, 2.0, 4.0], queue_ms=[5.0, 6.0, 7.0])
+    network = Network(3, lambda a, b: 10 * a + b, rate_mbit=[1, 2, 3, 4, 5, 6], queue_ms=[10, 20, 30, 40, 50, 60])
     links = [network.link(number) for number in network.path(2, 1)]
-    assert links == [Link(rate_mbit=4.0, queue_ms=7.0), Link(delay_ms=21), Link(rate_mbit=2.0, queue_ms=6.0)]
+    assert links == [Link(rate_mbit=3, queue_ms=30), Link(delay_ms=21), Link(rate_mbit=5, queue_ms=50)]
 
 
 def test_no_two_links_of_a_network_have_one_number():
@@ -35,8 +35,8 @@ def test_what_is_asked_of_a_pair_is_what_the_underlay_has(rate_mbit: float):
         underlay,
         jitter_ms=draws.random((6, 6)),
         loss_ratio=draws.random((6, 6)),
-        rate_mbit=np.full(6, rate_mbit),
-        queue_ms=np.full(6, 50.0),
+        rate_mbit=np.full((2, 6), rate_mbit),
+        queue_ms=np.full((2, 6), 50.0),
     )
     network = Network.of(underlay)
     for pair in [(a, b) for a in range(6) for b in range(6)]:
@@ -58,7 +58,7 @@ def test_delays_by_function_are_those_of_the_matrix():
 
 @pytest.mark.parametrize("kind", ["uniform", "unit-square", "world-cities"])
 @pytest.mark.parametrize("jitter", ["measured", "none", 1.25])
-@pytest.mark.parametrize("given", [{}, {"loss_ratio": 0.125, "rate_mbit": 2.5, "queue_ms": 30.0}])
+@pytest.mark.parametrize("given", [{}, {"loss_ratio": 0.125, "rate_mbit": 2.5, "down_mbit": 0.0, "queue_ms": 30.0}])
 def test_the_network_of_a_section_is_that_of_its_underlay(kind: str, jitter: str | float, given: dict[str, float]):
     spec = decode({"kind": kind, "hosts": 5, "jitter": jitter, **given}, UnderlaySpec)
     made, planned = make_network(spec, Path(), 7), Network.of(make_underlay(spec, Path(), 7).underlay)

@@ -182,10 +182,25 @@ def test_what_is_asked_reaches_the_underlay(file: Path) -> None:
     apart = ~np.eye(12, dtype=bool)
     assert set(underlay.loss_ratio[apart]) == {0.01}
     assert set(underlay.jitter_ms[apart]) == {0.25}
-    assert set(underlay.rate_mbit) == {20.0}
-    assert set(underlay.queue_ms) == {30.0}
+    assert (underlay.rate_mbit == 20.0).all() and underlay.rate_mbit.shape == (2, 12)
+    assert (underlay.queue_ms == 30.0).all() and underlay.queue_ms.shape == (2, 12)
     assert not np.diag(underlay.jitter_ms).any()
     assert not np.diag(underlay.loss_ratio).any()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "up_down"),
+    [
+        (["up_mbit=5", "down_mbit=40"], [5, 40]),
+        (["rate_mbit=20", "up_mbit=5"], [5, 20]),
+        (["rate_mbit=20", "down_mbit=0"], [20, 0]),
+    ],
+)
+def test_rates_up_and_down_take_the_place_of_the_rate_each_way(
+    file: Path, overrides: list[str], up_down: list[float]
+) -> None:
+    underlay = plan(file, *(f"underlay.{override}" for override in overrides)).underlay
+    assert underlay.rate_mbit.tolist() == [[each] * 12 for each in up_down]
 
 
 def test_churn_is_planned_and_its_script_is_printed_as_toml(

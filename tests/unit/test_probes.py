@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.testbeds.emulated.echo import make_request
-from harness.testbeds.emulated.probes import asked_jitter_ms, asked_rtt_ms, interleave
+from harness.testbeds.emulated.probes import asked_jitter_ms, asked_rtt_ms, asked_there_ms, interleave
 from topologies.model import Host, Underlay
 
 
@@ -20,8 +20,8 @@ def underlay(**changes: object) -> Underlay:
         "delay_ms": np.array([[0.0, 10.0], [30.0, 0.0]]),
         "jitter_ms": zero,
         "loss_ratio": zero,
-        "rate_mbit": np.zeros(2),
-        "queue_ms": np.zeros(2),
+        "rate_mbit": np.zeros((2, 2)),
+        "queue_ms": np.zeros((2, 2)),
         "filled": zero.astype(np.int8),
     }
     return Underlay(**{**values, **changes})  # type: ignore[arg-type]
@@ -32,9 +32,10 @@ def test_asked_rtt_is_the_sum_of_both_directions() -> None:
 
 
 def test_asked_rtt_has_four_passages_through_limited_access_links() -> None:
-    """84 bytes are 672 bits: 0.672 ms at 1 Mbit/s, once up and once down at the limited host."""
-    limited = asked_rtt_ms(underlay(rate_mbit=np.array([1.0, 0.0])))
-    assert limited[0, 1] == pytest.approx(40 + 2 * 0.672)
+    """84 bytes are 672 bits: 0.672 ms at 1 Mbit/s; once up and once down at each host."""
+    limited = underlay(rate_mbit=np.array([[1.0, 0.0], [2.0, 4.0]]))
+    assert asked_there_ms(limited)[0, 1] == pytest.approx(10 + 0.672 + 0.168)
+    assert asked_rtt_ms(limited)[0, 1] == pytest.approx(40 + 0.672 + 0.168 + 0.336)
 
 
 def test_asked_jitter_of_a_round_trip_adds_variances() -> None:

@@ -24,7 +24,7 @@ def pairs(tmp_path: Path) -> Path:
 def write_pairs(folder: Path, jitter_ms: float = 0.0, queue_ms: float = 0.0) -> Path:
     np.save(folder / "delay_ms.npy", np.full((3, 3), DELAY_MS))
     np.save(folder / "jitter_ms.npy", np.full((3, 3), jitter_ms))
-    np.save(folder / "queue_ms.npy", np.full(3, queue_ms))
+    np.save(folder / "queue_ms.npy", np.full((2, 3), queue_ms))
     return folder
 
 

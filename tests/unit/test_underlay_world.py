@@ -102,6 +102,19 @@ def test_documents_read_back() -> None:
     assert np.abs(found.delay_ms - underlay.delay_ms).max() <= 5e-7
 
 
+def test_access_links_with_the_same_values_both_ways_are_one_row() -> None:
+    underlay = replace(
+        uniform_underlay(2, 4.5), rate_mbit=np.array([[1.0, 2.0]] * 2), queue_ms=np.array([[1.0, 2.0], [3.0, 4.0]])
+    )
+    document = json.loads(b"".join(underlay.to_json()))
+    assert (document["rate_mbit"], document["queue_ms"]) == ([1, 2], [[1, 2], [3, 4]])
+    found = Underlay.from_json(json.dumps(document).encode())
+    assert (found.rate_mbit == underlay.rate_mbit).all() and (found.queue_ms == underlay.queue_ms).all()
+    for wrong in ([[1, 2]], [[1, 2], [3]], [[1, 2], 3], [[1, 2]] * 3, [[1, 2], [3, -4]]):
+        with pytest.raises(ValueError, match=r"xpected|inhomogeneous"):
+            Underlay.from_json(json.dumps(document | {"rate_mbit": wrong}).encode())
+
+
 def test_what_is_the_same_between_any_two_hosts_is_one_number() -> None:
     underlay = replace(uniform_underlay(3, 4.5), jitter_ms=np.arange(9.0).reshape(3, 3), loss_ratio=np.eye(3))
     document = json.loads(b"".join(underlay.to_json()))

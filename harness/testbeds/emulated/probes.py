@@ -27,7 +27,7 @@ from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
 from metrics.rundir.parquet import labelled
 from peer.runtime.clock import UNDILATED, Clock
-from topologies.model import Underlay
+from topologies.model import DOWN, UP, Underlay
 
 GRACE_MS = 1000.0
 """Time after the configured RTT after which a probe without a reply counts as lost."""
@@ -70,7 +70,7 @@ def asked_there_ms(underlay: Underlay) -> Matrix:
     """Return (n, n) configured one-way delays of a probe: the pair's, and two access links'."""
     with np.errstate(divide="ignore"):
         passage_ms = np.where(underlay.rate_mbit > 0, PACKET_BYTES * 8 / 1000 / underlay.rate_mbit, 0.0)
-    return np.asarray(underlay.delay_ms + passage_ms[:, None] + passage_ms[None, :])
+    return np.asarray(underlay.delay_ms + passage_ms[UP][:, None] + passage_ms[DOWN][None, :])
 
 
 def asked_rtt_ms(underlay: Underlay) -> Matrix:

@@ -30,6 +30,7 @@ from metrics.rundir.files import DATAPLANE_FILE
 from peer.files import LOGS_FOLDER
 from topologies import timeline
 from topologies.model import Matrix, Underlay
+from topologies.network import Network
 
 REPLY_TIMEOUT_S = 60.0
 PIPE_BYTES = 1 << 20
@@ -102,9 +103,9 @@ class UserspacePlane:
         underlay = self._underlay
         if [port.host for port in ports] != list(range(underlay.size)):
             raise TestbedError("attach the hosts", f"expected one port for each of {underlay.size} hosts, in order")
-        rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
-        rates = tuple(rate_mbit), tuple(queue_ms)
-        command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
+        link = Network.of(underlay).link
+        access = tuple((link(host), link(underlay.size + host)) for host in range(underlay.size))
+        command = commands.Attach(tuple(ports), access, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def apply(self, change: Change) -> None:

@@ -13,17 +13,20 @@ from msgspec import Struct
 from harness.planes.plane import AccessChange, Counters, FinalCounters, PairChange, Port
 from harness.testbeds.emulated.dataplane.faults import Fault
 from topologies.model import Matrix
+from topologies.network import Link
 
 MESSAGE_BYTES = 1 << 20
 MAX_DESCRIPTORS = 64
 
 
 class Attach(Struct, frozen=True, tag=True):
-    """Make the devices. Descriptor: the matrices delay_ms, jitter_ms, loss_ratio."""
+    """Make the devices. ``access`` has each host's link up and down.
+
+    Descriptor: the matrices delay_ms, jitter_ms, loss_ratio.
+    """
 
     ports: tuple[Port, ...]
-    rate_mbit: tuple[float, ...]
-    queue_ms: tuple[float, ...]
+    access: tuple[tuple[Link, Link], ...]
     seed: int
     time_dilation: float
     late_ns: int

@@ -116,7 +116,7 @@ class Forwarder:
             return pair.dead_end == "cut"
         if link.limited:
             wait_ns = link.up_free_ns - now_ns
-            if wait_ns > link.queue_ns:
+            if wait_ns > link.up_queue_ns:
                 self.drops["queue"] += 1
                 return None
             now_ns += int(len(frame) * link.up_byte_ns) + (wait_ns if wait_ns > 0 else 0)
@@ -178,7 +178,7 @@ class Forwarder:
         """Put a frame into the destination's access queue at the time at which it was due there."""
         link = pair.destination
         wait_ns = link.down_free_ns - arrival_ns
-        if wait_ns > link.queue_ns:
+        if wait_ns > link.down_queue_ns:
             self.drops["queue"] += 1
             return
         due_ns = arrival_ns + int(len(frame) * link.down_byte_ns) + (wait_ns if wait_ns > 0 else 0)

@@ -20,6 +20,9 @@ TABLE_SIZE = 1 << 16
 _MASK = TABLE_SIZE - 1
 _WORD = (1 << 64) - 1
 
+UNLIMITED = Link()
+"""A direction of an access link without rate."""
+
 
 class Draws:
     """Uniform and standard normal samples, drawn once."""
@@ -40,7 +43,7 @@ class AccessLink:
         limited: whether the rate was ever limited. From then on frames always pass the queue, so that none overtakes
             those that wait there.
         up_byte_ns, down_byte_ns: time to send a byte in each direction; 0 = unlimited.
-        queue_ns: longest time that a frame may wait.
+        up_queue_ns, down_queue_ns: longest time that a frame may wait in each direction.
         up_free_ns, down_free_ns: when each direction has sent what it holds.
         looked_ns: the instant before the poll after which the device was last read.
         empty_ns: when its queue was last known to be empty, as of that read (``intake``).
@@ -50,14 +53,15 @@ class AccessLink:
         "device",
         "down_byte_ns",
         "down_free_ns",
+        "down_queue_ns",
         "empty_ns",
         "host",
         "limited",
         "looked_ns",
-        "queue_ns",
         "route",
         "up_byte_ns",
         "up_free_ns",
+        "up_queue_ns",
     )
 
     def __init__(self, host: int, device: int) -> None:
@@ -67,13 +71,13 @@ class AccessLink:
         self.up_free_ns = self.down_free_ns = 0
         self.looked_ns = self.empty_ns = 0
         self.route = Route(host)
-        self.set_rates(0.0, 0.0, 0.0)
+        self.set_rates(UNLIMITED, UNLIMITED)
 
-    def set_rates(self, up_mbit: float, down_mbit: float, queue_ms: float) -> None:
-        """Change the rates. Frames already in the queues leave at the old rates."""
-        self.up_byte_ns, self.down_byte_ns = (8000 / rate if rate else 0.0 for rate in (up_mbit, down_mbit))
-        self.queue_ns = int(queue_ms * MS_NS)
-        self.limited = self.limited or bool(up_mbit or down_mbit)
+    def set_rates(self, up: Link, down: Link) -> None:
+        """Change the rates and queues. Frames already in the queues leave at the old rates."""
+        self.up_byte_ns, self.down_byte_ns = (8000 / each.rate_mbit if each.rate_mbit else 0.0 for each in (up, down))
+        self.up_queue_ns, self.down_queue_ns = (int(each.queue_ms * MS_NS) for each in (up, down))
+        self.limited = self.limited or bool(up.rate_mbit or down.rate_mbit)
 
 
 class Pair:
@@ -171,17 +175,17 @@ class EmulatedNetwork:
         self._nowhere = Pair(nobody, nobody)
         self._nowhere.dead_end = "unknown_destination"
         self._earlier: list[Route] = []
-        self._access: list[tuple[float, float]] = []
+        self._access: list[tuple[Link, Link]] = []
         self._changes: tuple[Reach, ...] = ()
 
-    def add(self, link: AccessLink, address: str, rate_mbit: float = 0.0, queue_ms: float = 0.0) -> None:
-        """Add a host, whose link gets a rate and a queue, by the address at which others reach it."""
+    def add(self, link: AccessLink, address: str, up: Link = UNLIMITED, down: Link = UNLIMITED) -> None:
+        """Add a host, whose link gets rates and queues up and down, by the address at which others reach it."""
         earlier = Route(link.host)
         link.route.network = earlier.network = self
         self.links.append(link)
         self._earlier.append(earlier)
-        self._access.append((0.0, 0.0))
-        self.set_access(link.host, rate_mbit, queue_ms)
+        self._access.append((up, down))
+        self._set_rates(link.host)
         self._addresses.append(socket.inet_aton(address))
         self._host_of[self._addresses[-1]] = link.host
 
@@ -214,9 +218,9 @@ class EmulatedNetwork:
         self._asked = asked
         self._forget_all()
 
-    def set_access(self, host: int, rate_mbit: float, queue_ms: float) -> None:
-        """Change a host's access link in both directions."""
-        self._access[host] = (rate_mbit, queue_ms)
+    def set_access(self, host: int, up: Link, down: Link) -> None:
+        """Change a host's access link."""
+        self._access[host] = (up, down)
         self._set_rates(host)
 
     def change(self, changes: tuple[Reach, ...]) -> None:
@@ -228,12 +232,11 @@ class EmulatedNetwork:
             self._set_rates(host)
 
     def _set_rates(self, host: int) -> None:
-        rate_mbit, queue_ms = self._access[host]
-        up = down = Link(rate_mbit=rate_mbit)
+        up, down = self._access[host]
         for each in self._changes:
             up = each.change.alter(up) if host in each.change.up else up
             down = each.change.alter(down) if host in each.change.down else down
-        self.links[host].set_rates(up.rate_mbit, down.rate_mbit, queue_ms)
+        self.links[host].set_rates(up, down)
 
     def _forget_all(self) -> None:
         """Remove all pairs; of a host's routes, those in use and those removed before, the smaller set is moved."""

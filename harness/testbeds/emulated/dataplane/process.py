@@ -190,7 +190,7 @@ class Plane:
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device)
-            network.add(link, port.address, command.rate_mbit[port.host], command.queue_ms[port.host])
+            network.add(link, port.address, *command.access[port.host])
             self._links[device] = link
             self._poll.register(device, select.EPOLLIN)
         self._devices = [port.device for port in command.ports]
@@ -214,7 +214,7 @@ class Plane:
 
     def _set_access(self, command: commands.SetAccess, _: list[int]) -> Reply:
         change = command.change
-        self.forwarder.network.set_access(change.host, change.rate_mbit, change.queue_ms)
+        self.forwarder.network.set_access(change.host, change.up, change.down)
         return Reply()
 
     def _schedule(self, command: commands.Schedule, descriptors: list[int]) -> Reply:
