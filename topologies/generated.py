@@ -56,8 +56,12 @@ def square_delays(hosts: int, side_ms: float, random: Random) -> OfPair:
 
 def uniform_underlay(hosts: int, delay_ms: float) -> Underlay:
     """Return hosts with the same one-way delay between any two."""
-    named = tuple(Host(name=f"host {number}", site=f"host {number}") for number in range(hosts))
-    return plain_underlay("uniform", named, between(hosts, delay_ms))
+    return plain_underlay("uniform", unplaced_hosts(hosts), between(hosts, delay_ms))
+
+
+def unplaced_hosts(hosts: int) -> tuple[Host, ...]:
+    """Return hosts without position, each at a site of its own."""
+    return tuple(Host(name=f"host {number}", site=f"host {number}") for number in range(hosts))
 
 
 def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sources: tuple[str, ...] = ()) -> Underlay:

@@ -36,10 +36,14 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("churn.silent_ratio",), "vanish", refused=True),
     Demand(("faults",), "faults", refused=True),
     Demand(
-        ("underlay.loss_ratio", "underlay.rate_mbit", "underlay.up_mbit", "underlay.down_mbit"), "shape", refused=True
+        tuple(f"underlay.{key}" for key in ("loss_ratio", "rate_mbit", "up_mbit", "down_mbit", "links")),
+        "shape",
+        refused=True,
     ),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms", "underlay.jitter"), "shape"),
-    Demand(("underlay.queue_ms",), "queue"),
+    Demand(
+        tuple(f"underlay.{key}" for key in ("queue_ms", "queue_bytes", "links.queue_ms", "links.queue_bytes")), "queue"
+    ),
     Demand(("peer.send_queue_bytes", "peer.metrics", "supervision"), "processes"),
     Demand(("prometheus.enabled", "prometheus.scrape_interval_s"), "processes"),
     Demand(("capture.enabled", "capture.snaplen_bytes"), "capture"),
@@ -80,9 +84,13 @@ def _unmet(experiment: Experiment) -> Iterator[tuple[Demand, str, str]]:
 
 
 def _value(experiment: Experiment, key: str) -> object:
+    """Return what a key has; of a key in a list of entries, what those that set it have."""
     value: object = experiment
     for name in key.split("."):
-        value = getattr(value, name)
+        if isinstance(value, tuple):
+            value = tuple(own for each in value if (own := getattr(each, name)) is not None)
+        else:
+            value = getattr(value, name)
     return value
 
 

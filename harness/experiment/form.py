@@ -59,6 +59,34 @@ SLOWEST_MBIT = 0.001
 """The least access rate; ``underlay.json`` rounds rates to 0.000001."""
 
 
+class LinksSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """Values for a class of links instead of those of `[underlay]`; exactly one of `nodes` and `between`.
+
+    Groups are those of `[[faults]]`. A key that is not set leaves the value as it is.
+    """
+
+    nodes: Group | None = None
+    """The access links of these nodes' hosts, and the pairs between them and all hosts."""
+    between: tuple[Group, Group] | None = None
+    """The pairs between the hosts of two groups."""
+    direction: Literal["both", "to", "from"] = "both"
+    """Which pairs are meant, as seen from the first group: those from it, those to it, or both."""
+    rate_mbit: AccessRate | None = None
+    """Access rate, each way (``nodes``)."""
+    up_mbit: AccessRate | None = None
+    """Access rate towards the network (``nodes``)."""
+    down_mbit: AccessRate | None = None
+    """Access rate from the network (``nodes``)."""
+    queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] | None = None
+    """Length of the access link's queue (``nodes``)."""
+    queue_bytes: Count | None = None
+    """The same in bytes (``nodes``)."""
+    jitter_ms: OptionalDelay | None = None
+    """Standard deviation of the pairs' one-way delay."""
+    loss_ratio: Annotated[float, Meta(ge=0, lt=1)] | None = None
+    """Probability that a packet of the pairs is lost, each way."""
+
+
 class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The emulated or simulated network."""
 
@@ -101,6 +129,12 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Access rate of every host from the network, likewise. Default: ``rate_mbit``."""
     queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0
     """Length of the access link's drop-tail queue."""
+    queue_bytes: Count | None = None
+    """Its length in bytes, instead of ``queue_ms``: a packet with more bytes ahead of it is dropped. Links without a
+    rate keep ``queue_ms``."""
+    links: tuple[LinksSpec, ...] = ()
+    """Other values for classes of hosts or pairs of hosts ([underlays.md](underlays.md#classes-of-links)). Of entries
+    about the same link, the later one holds, key by key."""
 
 
 class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -292,7 +326,7 @@ class WorkloadSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class GroupSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """A group of nodes for `[[faults]]`; exactly one key.
+    """A group of nodes for `[[faults]]` and `[[underlay.links]]`; exactly one key.
 
     Groups that are there without a section: `all`, the continents (`africa`, `asia`, `europe`, `north-america`,
     `oceania`, `south-america`) if the underlay has positions, and the cities of its hosts (`sao-paulo`). `rest` is what
@@ -536,7 +570,7 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     expressions: ExpressionsSpec = field(default_factory=ExpressionsSpec)
     churn: ChurnSpec = field(default_factory=ChurnSpec)
     groups: dict[str, GroupSpec] = field(default_factory=dict)
-    """Groups of nodes by name, for ``faults`` ([faults.md](faults.md))."""
+    """Groups of nodes by name, for ``faults`` and ``underlay.links`` ([faults.md](faults.md))."""
     faults: tuple[FaultSpec, ...] = ()
     """What happens to the network and to peers during the run ([faults.md](faults.md)). A group of nodes is a name, a
     number of nodes that the seed draws, or a list of nodes."""
@@ -550,6 +584,10 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
 
 
+OPTIONAL = ("up_mbit", "down_mbit", "queue_bytes", "links")
+"""The keys of ``[underlay]`` that a plan has only if they are set."""
+
+
 def section_of(experiment: Experiment, part: str) -> Struct | None:
     """Return the section with the parameters of a part or protocol; None if it has no section."""
     section: Struct | None = getattr(experiment, section_name(part), None)
@@ -560,13 +598,16 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as plain values with every default filled in.
 
     The sections of other protocols are left out: they have no effect, and so a plan's hash does not depend on which
-    other protocols there are. So are ``expressions`` if messages have none, and ``faults`` and ``groups`` if there are
-    no faults.
+    other protocols there are. So are ``expressions`` if messages have none, ``faults`` if there are none, ``groups`` if
+    nothing names them, and the keys of ``OPTIONAL`` that are not set.
     """
     own = PROTOCOLS[experiment.protocol].section
     others = {protocol.section for protocol in PROTOCOLS.values()} - {own}
     if experiment.expressions.kind == "none":
         others.add("expressions")
     if not experiment.faults:
-        others |= {"faults", "groups"}
-    return {name: value for name, value in to_builtins(experiment).items() if name not in others}
+        others |= {"faults"} if experiment.underlay.links else {"faults", "groups"}
+    found = {name: value for name, value in to_builtins(experiment).items() if name not in others}
+    unset = {name for name in OPTIONAL if found["underlay"][name] in (None, ())}
+    found["underlay"] = {name: value for name, value in found["underlay"].items() if name not in unset}
+    return found

@@ -11,8 +11,9 @@ from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.faults import fault_rules
-from harness.experiment.form import SLOWEST_MBIT, Experiment, UnderlaySpec, section_of
+from harness.experiment.form import Experiment, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
+from harness.experiment.links import link_rules
 from harness.experiment.wording import (
     all_places,
     describe_type,
@@ -117,10 +118,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         "$.peer.command[0]",
         "expected the program's name, got ''",
     )
-    for key in ("rate_mbit", "up_mbit", "down_mbit"):
-        rate_mbit = getattr(underlay, key) or 0.0
-        slowest = 0 < rate_mbit < SLOWEST_MBIT
-        yield slowest, f"$.underlay.{key}", f"expected 0 or at least {SLOWEST_MBIT:g}, got {rate_mbit:g}"
+    yield from link_rules(experiment)
     yield (
         peer.expected_final_state == "running" and peer.command is None,
         "$.peer.expected_final_state",

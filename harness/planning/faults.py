@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 from harness.errors import ExperimentError
-from harness.experiment.faults import EVERYWHERE, REST, verb_of
+from harness.experiment.faults import EVERYWHERE, verb_of
 from harness.experiment.form import Experiment, FaultSpec, Group
 from harness.planning.groups import Groups, Nodes
 from peer.core.randomness import NETWORK, substream
@@ -87,11 +87,7 @@ class Entry:
 
     def several(self, key: str, groups: tuple[Group, ...]) -> list[Nodes]:
         """Return the nodes of groups that a key of the entry names in a list; the rest is what no other one has."""
-        found = {number: self.nodes(f"{key}[{number}]", group) for number, group in enumerate(groups) if group != REST}
-        rest = self.everyone.difference(*found.values())
-        if REST in groups and not rest:
-            raise ExperimentError(f"{self.place}.{key}", "no node is left for the rest")
-        return [found.get(number, rest) for number in range(len(groups))]
+        return self._groups.several(groups, f"{self.place}.{key}")
 
     def draw_pairs(self, share: float) -> list[tuple[int, int]]:
         """Return a share of all pairs of different nodes, at least one, drawn from the seed; the lower node is first.

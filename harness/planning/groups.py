@@ -1,4 +1,4 @@
-"""The groups of nodes that faults name: from ``[groups]``, from the underlay, or drawn from the seed."""
+"""The groups of nodes that faults and links name: from ``[groups]``, from the underlay, or drawn from the seed."""
 
 import re
 import unicodedata
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from harness.errors import ExperimentError
-from harness.experiment.faults import EVERYWHERE
+from harness.experiment.faults import EVERYWHERE, REST
 from harness.experiment.form import Experiment, Group, GroupSpec
 from harness.experiment.hints import suggest
 from peer.core.randomness import NETWORK, substream
@@ -58,6 +58,22 @@ class Groups:
             hint = f"; did you mean {meant[0]}?" if meant else ""
             raise ExperimentError(place, f"no group, continent or city is called {group!r}{hint}")
         return found
+
+    def several(self, groups: Sequence[Group], place: str) -> list[Nodes]:
+        """Return the nodes of groups that a key names in a list; the rest is what no other one has.
+
+        Args:
+            groups: as for ``find``, or the rest.
+            place: the key.
+
+        Raises:
+            ExperimentError: there is no such group, or it has no node.
+        """
+        found = {number: self.find(group, f"{place}[{number}]") for number, group in enumerate(groups) if group != REST}
+        rest = self.everyone.difference(*found.values())
+        if REST in groups and not rest:
+            raise ExperimentError(place, "no node is left for the rest")
+        return [found.get(number, rest) for number in range(len(groups))]
 
     @cached_property
     def _cities(self) -> dict[str, Nodes]:

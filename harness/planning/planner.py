@@ -52,7 +52,7 @@ def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = (
 def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
     if experiment.underlay.hosts is not None:
         refuse_oversized(experiment, experiment.underlay.hosts, here)
-    underlay, provenance = make_underlay(experiment.underlay, source.parent, experiment.seed)
+    underlay, provenance = make_underlay(experiment, source.parent)
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
     check_rules(experiment)
     refuse_oversized(experiment, underlay.size, here)

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from harness.experiment.data import require_data
 from harness.experiment.document import input_errors
-from harness.experiment.form import UnderlaySpec
+from harness.experiment.form import Experiment, UnderlaySpec
+from harness.planning.links import make_links
 from peer.core.randomness import NETWORK, substream
-from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay
+from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay, unplaced_hosts
 from topologies.geography import world_cities
 from topologies.importers import IMPORTERS, Options
 from topologies.model import Matrix, Underlay, between
@@ -30,46 +31,42 @@ class MadeUnderlay(NamedTuple):
     provenance: Provenance | None
 
 
-def make_underlay(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
+def make_underlay(experiment: Experiment, folder: Path) -> MadeUnderlay:
     """Make the underlay of an experiment, with one host per node.
 
     Args:
-        spec: the section ``[underlay]``.
-        folder: the folder of the experiment file; ``spec.path`` is relative to it.
-        seed: the seed of the run.
+        experiment: with the section ``[underlay]``, the groups that it names, and the seed of the run.
+        folder: the folder of the experiment file; ``underlay.path`` is relative to it.
 
     Raises:
-        ExperimentError: the data is missing or invalid; the place is the file and line.
+        ExperimentError: the data is missing or invalid, with the file and line as the place; or a group of
+            ``underlay.links`` does not fit.
     """
+    spec, seed = experiment.underlay, experiment.seed
     with input_errors():
         made = _imported(spec, folder, seed) if spec.kind in IMPORTERS else MadeUnderlay(_generated(spec, seed), None)
-    return made._replace(underlay=_rounded(_shaped(made.underlay, spec)))
+    return made._replace(underlay=_rounded(_shaped(made.underlay, experiment)))
 
 
-def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
+def make_network(experiment: Experiment, folder: Path) -> Network:
     """Make the network of ``make_underlay``, with the same arguments and the same values.
 
     If the delays are a function of the hosts, there is no matrix: ten thousand nodes have a hundred million pairs.
     """
+    spec, seed = experiment.underlay, experiment.seed
     delays = _DELAYS.get(spec.kind)
     if delays is None:
-        return Network.of(make_underlay(spec, folder, seed).underlay)
+        return Network.of(make_underlay(experiment, folder).underlay)
     hosts = spec.hosts or GENERATED_HOSTS
-    rate_mbit, queue_ms = _access(spec, hosts)
+    links = make_links(experiment, unplaced_hosts(hosts))
     return Network(
         hosts,
         delays(spec, hosts, seed),
-        jitter_ms=_everywhere(_jitter_ms(spec) or 0.0),
-        loss_ratio=_everywhere(_loss_ratio(spec) or 0.0),
-        rate_mbit=rate_mbit.ravel().tolist() if rate_mbit.any() else (),
-        queue_ms=queue_ms.ravel().tolist(),
+        jitter_ms=links.of_pair("jitter_ms", round(_jitter_ms(spec) or 0.0, 6)),
+        loss_ratio=links.of_pair("loss_ratio", round(_loss_ratio(spec) or 0.0, 6)),
+        rate_mbit=links.rate_mbit.ravel().tolist() if links.rate_mbit.any() else (),
+        queue_ms=links.queue_ms.ravel().tolist(),
     )
-
-
-def _everywhere(value: float) -> OfPair | None:
-    """Return the same value, rounded as in ``underlay.json``, of every pair; None if it is 0."""
-    rounded = round(value, 6)
-    return (lambda source, destination: rounded) if rounded else None
 
 
 _DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
@@ -113,24 +110,19 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
     return [host % sites for host in range(hosts)]
 
 
-def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
-    """Return the underlay with the experiment's jitter, loss, rate and queue."""
-    jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
-    rate_mbit, queue_ms = _access(spec, underlay.size)
+def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
+    """Return the underlay with the experiment's jitter, loss, rates and queues."""
+    jitter_ms, loss_ratio = _jitter_ms(experiment.underlay), _loss_ratio(experiment.underlay)
+    links = make_links(experiment, underlay.hosts)
+    everywhere_ms = underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms)
+    everywhere = underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio)
     return replace(
         underlay,
-        jitter_ms=underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms),
-        loss_ratio=underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio),
-        rate_mbit=rate_mbit,
-        queue_ms=queue_ms,
+        jitter_ms=links.fill("jitter_ms", everywhere_ms),
+        loss_ratio=links.fill("loss_ratio", everywhere),
+        rate_mbit=links.rate_mbit,
+        queue_ms=links.queue_ms,
     )
-
-
-def _access(spec: UnderlaySpec, hosts: int) -> tuple[Matrix, Matrix]:
-    """Return the rate and the queue of every access link, (2, n) each, rounded as in ``underlay.json``."""
-    own = [spec.rate_mbit if rate_mbit is None else rate_mbit for rate_mbit in (spec.up_mbit, spec.down_mbit)]
-    rate_mbit = np.repeat(np.array(own)[:, None], hosts, axis=1)
-    return np.round(rate_mbit, 6), np.round(np.full((2, hosts), spec.queue_ms), 6)
 
 
 def _jitter_ms(spec: UnderlaySpec) -> float | None:

@@ -78,7 +78,7 @@ class PointRun:
     def __init__(self, experiment: Experiment, run: RunSpec, measures: Collection[str], folder: Path) -> None:
         self._run = run
         self._measures = measures
-        asked = make_network(experiment.underlay, folder, experiment.seed)
+        asked = make_network(experiment, folder)
         network, nodes = SimulatedNetwork(asked, substream(experiment.seed, NETWORK, "network")), asked.size
         self._times = _times(experiment, run)
         workload = _draw_workload(experiment, nodes, folder, self._times)

@@ -275,7 +275,7 @@ def test_the_network_has_the_testbeds_delays_without_its_matrix():
     asked = experiment(underlay={"kind": "unit-square", "hosts": 25, "side_ms": 70}, seed=9)
     source = ROOT / "playbooks" / "experiments" / "quickstart.toml"
     underlay: Underlay = make_plan(asked, source).underlay
-    asked_network = make_network(asked.underlay, HERE, asked.seed)
+    asked_network = make_network(asked, HERE)
     network = SimulatedNetwork(asked_network, Random(1))
     assert asked_network.size == 25
     pairs = [(a, b) for a in range(25) for b in range(25)]

@@ -50,7 +50,7 @@ OVERRIDES = {
     "instant": ("churn.flash_at_s=1e300", "--set churn.flash_at_s=1e300: expected a number >= -604800 and <= 1209600"),
     "refresh": ("membership.refresh_s=1e-300", "--set membership.refresh_s=1e-300: expected a number >= 0.001"),
     "scrape": ("prometheus.scrape_interval_s=1e300", "expected a number >= 1 and <= 604800"),
-    "rate up": ("underlay.up_mbit=1e-9", "--set underlay.up_mbit=1e-09: expected 0 or at least 0.001, got 1e-09"),
+    "rate up": ("underlay.up_mbit=1e-9", "--set underlay.up_mbit=1e-9: expected 0 or at least 0.001, got 1e-09"),
     "queue": ("underlay.queue_ms=1e308", "--set underlay.queue_ms=1e308: expected a number >= 0.001 and <= 60000"),
     "access_rate": (
         "underlay.rate_mbit=1e-300",

@@ -4,12 +4,13 @@ import hashlib
 import json
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from harness.cli import main
-from harness.experiment.form import UnderlaySpec
+from harness.experiment.form import Experiment, UnderlaySpec
 from harness.experiment.loader import load_experiment
 from harness.planning import make_plan
 from harness.planning.underlays import make_underlay
@@ -197,9 +198,14 @@ def test_the_shipped_matrix_is_the_published_file_with_its_licence() -> None:
     assert not np.count_nonzero(underlay.delay_ms == 0) > underlay.size
 
 
+def section(**keys: Any) -> Experiment:
+    """An experiment with these keys of ``[underlay]``."""
+    return Experiment(name="x", seed=1, underlay=UnderlaySpec(**keys))
+
+
 def test_a_sample_of_the_shipped_cities_touches_every_continent() -> None:
-    underlay, provenance = make_underlay(UnderlaySpec(kind="measured-cities", hosts=20), Path(), 1)
-    again, _ = make_underlay(UnderlaySpec(kind="measured-cities", hosts=20), Path(), 1)
+    underlay, provenance = make_underlay(section(kind="measured-cities", hosts=20), Path())
+    again, _ = make_underlay(section(kind="measured-cities", hosts=20), Path())
     assert underlay.hosts == again.hosts
     whole = IMPORTERS["measured-cities"].read(None, Options())
     regions = dict(zip((host.name for host in whole.underlay.hosts), whole.regions, strict=True))
@@ -210,10 +216,10 @@ def test_a_sample_of_the_shipped_cities_touches_every_continent() -> None:
 def test_measured_loss_and_jitter_reach_the_underlay_unless_overridden(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("src,dst,delay_ms,jitter_ms,loss_ratio\na,b,5,1,0.25\nb,a,5,2,0\n")
     spec = {"kind": "pairs", "path": "p.csv"}
-    measured = make_underlay(UnderlaySpec(**spec), tmp_path, 1).underlay
+    measured = make_underlay(section(**spec), tmp_path).underlay
     assert measured.loss_ratio.tolist() == [[0, 0.25], [0, 0]]
     assert measured.jitter_ms.tolist() == [[0, 1], [2, 0]]
-    overridden = make_underlay(UnderlaySpec(**spec, loss_ratio=0.5, jitter="none"), tmp_path, 1).underlay
+    overridden = make_underlay(section(**spec, loss_ratio=0.5, jitter="none"), tmp_path).underlay
     assert overridden.loss_ratio.tolist() == [[0, 0.5], [0.5, 0]]
     assert not overridden.jitter_ms.any()
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.experiment.form import UnderlaySpec
+from harness.experiment.form import Experiment
 from harness.experiment.loader import decode
 from harness.planning.underlays import make_network, make_underlay
 from topologies.generated import square_delays, square_underlay
@@ -60,8 +60,9 @@ def test_delays_by_function_are_those_of_the_matrix():
 @pytest.mark.parametrize("jitter", ["measured", "none", 1.25])
 @pytest.mark.parametrize("given", [{}, {"loss_ratio": 0.125, "rate_mbit": 2.5, "down_mbit": 0.0, "queue_ms": 30.0}])
 def test_the_network_of_a_section_is_that_of_its_underlay(kind: str, jitter: str | float, given: dict[str, float]):
-    spec = decode({"kind": kind, "hosts": 5, "jitter": jitter, **given}, UnderlaySpec)
-    made, planned = make_network(spec, Path(), 7), Network.of(make_underlay(spec, Path(), 7).underlay)
+    section = {"kind": kind, "hosts": 5, "jitter": jitter, **given}
+    experiment = decode({"name": "x", "seed": 7, "underlay": section}, Experiment)
+    made, planned = make_network(experiment, Path()), Network.of(make_underlay(experiment, Path()).underlay)
     assert made.size == planned.size == 5
     for source, destination in [(a, b) for a in range(5) for b in range(5) if a != b]:
         for one, other in zip(made.path(source, destination), planned.path(source, destination), strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.experiment.form import UnderlaySpec
+from harness.experiment.form import Experiment, UnderlaySpec
 from harness.planning.underlays import make_underlay
 from topologies import geography
 from topologies.fit import FITS, SHAPES, cross_validate, fit_line, least_relative, line, read_pairs
@@ -135,7 +135,7 @@ def test_planning_and_simulating_take_few_bytes_a_pair(kind: Literal["uniform", 
     hosts = 600
     tracemalloc.start()
     try:
-        underlay = make_underlay(UnderlaySpec(kind=kind, hosts=hosts), Path(), 1).underlay
+        underlay = make_underlay(Experiment(name="x", underlay=UnderlaySpec(kind=kind, hosts=hosts)), Path()).underlay
         content = bytearray()
         for part in underlay.to_json():
             content += part
