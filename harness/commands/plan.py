@@ -45,6 +45,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.experiment.form import resolve
     from harness.planning import remarks_on
     from harness.planning.faults import describe_faults
+    from harness.planning.links import describe_links
     from harness.testbeds.registry import find_lack
     from peer.core.schedule import Publish
 
@@ -61,6 +62,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
     faults = enumerate(describe_faults(plan.experiment, planned.changes))
     yield from (f"{f'fault {number}':<12} {text}" for number, text in faults)
+    yield from (f"links        {text}" for text in describe_links(plan.experiment, planned.underlay.hosts))
     if find_lack(plan.experiment.testbed, "shape") is None:
         yield f"rtt          {_describe_rtts(planned.underlay)}"
         yield from _describe_data(planned)

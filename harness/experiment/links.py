@@ -17,7 +17,7 @@ PAIRS = ("jitter_ms", "loss_ratio")
 def link_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     """Yield every rule as (broken, place, problem)."""
     underlay = experiment.underlay
-    sections = {"$.underlay": underlay}
+    sections: dict[str, UnderlaySpec | LinksSpec] = {"$.underlay": underlay}
     sections |= {f"$.underlay.links[{number}]": entry for number, entry in enumerate(underlay.links)}
     is_limited = any(getattr(section, key) for section in sections.values() for key in RATES)
     for place, section in sections.items():

@@ -10,6 +10,7 @@ import numpy as np
 
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment, LinksSpec, UnderlaySpec
+from harness.experiment.links import ACCESS, PAIRS
 from harness.planning.groups import Groups, Nodes
 from topologies.limits import LARGEST_DELAY_MS
 from topologies.model import DOWN, UP, Host, Matrix
@@ -54,7 +55,9 @@ class Links(NamedTuple):
 
     def of_pair(self, name: str, value: float) -> OfPair | None:
         """Return the same as a function of the pair, for one value of all pairs; None if it is 0 everywhere."""
-        last_first = [(*block[:2], round(getattr(block, name), 6)) for block in reversed(self._of(name))]
+        last_first: list[tuple[Nodes, Nodes, float]] = [
+            (block.sources, block.destinations, round(getattr(block, name), 6)) for block in reversed(self._of(name))
+        ]
         if not any(own for _, _, own in last_first) and not value:
             return None
 
@@ -87,6 +90,23 @@ def make_links(experiment: Experiment, hosts: Sequence[Host]) -> Links:
     rate_mbit, queue_ms = _access([(spec, groups.everyone), *owned], len(hosts))
     blocks = tuple(block for entry, pair in entries for block in _blocks(entry, *pair))
     return Links(np.round(rate_mbit, 6), np.round(queue_ms, 6), blocks)
+
+
+def describe_links(experiment: Experiment, hosts: Sequence[Host]) -> Iterator[str]:
+    """Yield a line per entry: how many hosts or pairs it concerns, and the keys that it sets."""
+    groups, size = Groups(experiment, hosts), len(hosts)
+    for number, entry in enumerate(experiment.underlay.links):
+        one, other = _members(entry, f"$.underlay.links[{number}]", groups)
+        if access := _given(entry, ACCESS):
+            yield f"{len(one):,} of {size:,} hosts: {access}"
+        if own := _given(entry, PAIRS):
+            pairs, both = len(one) * len(other) - len(one & other), len(one & other) * (len(one & other) - 1)
+            reached = 2 * pairs - both if entry.direction == "both" else pairs
+            yield f"{reached:,} of {size * (size - 1):,} directed pairs: {own}"
+
+
+def _given(entry: LinksSpec, keys: Sequence[str]) -> str:
+    return ", ".join(f"{key} = {own:g}" for key in keys if (own := getattr(entry, key)) is not None)
 
 
 def _access(sections: Sequence[tuple[UnderlaySpec | LinksSpec, Nodes]], hosts: int) -> tuple[Matrix, Matrix]:

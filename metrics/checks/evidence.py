@@ -114,6 +114,16 @@ class Losses(Struct, frozen=True):
     pairs: int  # directed pairs with enough packets to be judged one by one
     wrong_pairs: int  # those of them that lost too many or too few
     worst_pair: str = ""  # the most unlikely one, for people
+    values: int = 1  # different losses that pairs were asked for
+    wrong_values: int = 0  # those of them whose pairs together lost too many or too few
+    worst_value: str = ""  # the most unlikely one, for people
+
+
+class WrongLinks(Struct, frozen=True):
+    """Access links, each up or down, whose packets fail more often than chance and single late packets explain."""
+
+    links: int = 0
+    worst: str = ""  # the one with the largest share, for people
 
 
 class Jitter(Struct, frozen=True):
@@ -127,6 +137,7 @@ class Jitter(Struct, frozen=True):
     asked_ms: float  # mean of the jitter asked for
     sigmas_std: float | None  # standard deviation of deviations / jitter asked for; None = fewer than two packets
     spread_packets: int  # those that ``sigmas_std`` is over: the delay asked for is at least 3 standard deviations
+    by_value: tuple["Jitter", ...] = ()  # the same of each jitter asked for, if there are several
 
 
 class Timed(Struct, frozen=True):
@@ -157,6 +168,8 @@ class Transits(Struct, frozen=True):
     losses: Losses | Absent
     jitter: Jitter | Absent
     queues: Outcome | Absent  # packets through a link with a rate (total: all); dropped or kept against its queue fail
+    wrong_rates: WrongLinks = WrongLinks()  # links by the delays of their packets
+    wrong_queues: WrongLinks = WrongLinks()  # links by the packets that were dropped or kept
 
 
 class LinkFrames(Struct, frozen=True):

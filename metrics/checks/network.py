@@ -1,8 +1,11 @@
 """Were publications, round trips, packets and first packets what was asked for?"""
 
 from math import sqrt
+from statistics import NormalDist
 
-from metrics.checks.evidence import Emulation, Publications, Timed, Transits
+from msgspec.structs import replace
+
+from metrics.checks.evidence import Emulation, Jitter, Publications, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
 from metrics.first_packets import RULES as COMPARED
 from metrics.first_packets import Contrast, Name, standing
@@ -199,13 +202,22 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 def access_rate(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
     adds: its queue is replayed from the instants at which packets entered it. Where packets reach a queue with jitter,
-    the delay has bounds, and what exceeds these counts ([below](#queues-that-packets-reach-with-jitter)).
+    the delay has bounds, and what exceeds these counts ([below](#queues-that-packets-reach-with-jitter)). It fails,
+    too, if of at least 100 packets through a single link, up or down, more than 5 % are beyond the limit.
 
-    A rate is asked for like a delay.
+    A rate is asked for like a delay, and a host of 246 has less than 1 % of the packets.
 
     Late: a packet; due behind the queue (at the latest), arrived.
     """
-    return _judge_packets(transits.rated, transits.limit_ms)
+    return _with_links(_judge_packets(transits.rated, transits.limit_ms), transits.wrong_rates)
+
+
+def _with_links(found: Judgement | Absent, wrong: WrongLinks) -> Judgement | Absent:
+    """Fail a judgement of all packets, too, if single access links are wrong."""
+    if isinstance(found, Absent) or not wrong.links:
+        return found
+    detail = f"{found.detail}; {wrong.links:,} access links are wrong, first {wrong.worst}".removeprefix("; ")
+    return replace(found, failed=found.failed + wrong.links, detail=detail)
 
 
 def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent:
@@ -223,7 +235,8 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 def access_queue(transits: Transits) -> Judgement | Absent:
     """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
     although it was full. Where packets reach a queue with jitter, only those count that were dropped although it had
-    room for certain, or kept although it was full for certain.
+    room for certain, or kept although it was full for certain. It fails, too, if this is true of more than 1 % of at
+    least 100 packets through a single link, up or down.
 
     The length of a queue is asked for, too. Its state before the capture is not known.
     """
@@ -232,7 +245,8 @@ def access_queue(transits: Transits) -> Judgement | Absent:
         return queues
     ratio = queues.failed / max(queues.tested, 1)
     failed = queues.failed if ratio > QUEUE_ERRORS.value else 0
-    return Judgement(queues.tested, failed, ratio, QUEUE_ERRORS, material=queues.total)
+    judgement = Judgement(queues.tested, failed, ratio, QUEUE_ERRORS, material=queues.total)
+    return _with_links(judgement, transits.wrong_queues)
 
 
 @RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)
@@ -253,8 +267,9 @@ def packets_arrive(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, LOSS_P, LOSS_TOLERANCE)
 def packet_loss(transits: Transits) -> Judgement | Absent:
     """Fails if the number of lost packets, where loss was asked for, is less likely than {0} (binomial; one-sided, in
-    either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair, with
-    the probability divided by the number of pairs. Too few lost packets count only where at least 10 are expected.
+    either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair, and
+    for all pairs with the same loss asked for, with the probability divided by the number of pairs or of such losses.
+    Too few lost packets count only where at least 10 are expected.
 
     A loss is asked for like a delay.
     """
@@ -263,14 +278,22 @@ def packet_loss(transits: Transits) -> Judgement | Absent:
         return losses
     asked, found = losses.expected / losses.sent, losses.lost / losses.sent
     wrong = is_no_chance(losses.lost, losses.sent, asked)
-    if not wrong and not losses.wrong_pairs and losses.expected < FEWEST_LOSSES:
+    if not (wrong or losses.wrong_pairs or losses.wrong_values) and losses.expected < FEWEST_LOSSES:
         few = f"only {losses.expected:.3g} of {losses.sent:,} packets are expected to be lost"
         return Absent(f"{few}: too few to find a loss that is too small, and {losses.lost:,} are not too many")
     detail = f"{losses.lost:,} of {losses.sent:,} packets were lost ({found:.3%}), {losses.expected:.1f} expected"
     detail += f" ({asked:.3%}); {losses.pairs:,} pairs judged one by one"
     if losses.wrong_pairs:
         detail += f", {losses.wrong_pairs:,} of them wrong, first {losses.worst_pair}"
-    return Judgement(losses.sent, int(wrong) + losses.wrong_pairs, abs(found / asked - 1), LOSS_TOLERANCE, detail)
+    if losses.wrong_values:
+        detail += f"; {losses.wrong_values:,} of {losses.values:,} losses wrong, first {losses.worst_value}"
+    return Judgement(
+        losses.sent,
+        int(wrong) + losses.wrong_pairs + losses.wrong_values,
+        abs(found / asked - 1),
+        LOSS_TOLERANCE,
+        detail,
+    )
 
 
 def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
@@ -293,8 +316,9 @@ def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
 def jitter(transits: Transits) -> Judgement | Absent:
     """Fails if the mean of the packets' delays under jitter is further from the mean delay asked for than {0} plus
     5 % of the jitter, or their standard deviation further from the one asked for than {1}, beyond what chance explains
-    (3.3 standard errors). Judged on packets that left at least 8 standard deviations after their predecessor: the data
-    plane keeps the order of a pair's packets, so others may have been held back.
+    (3.3 standard errors). If several jitters are asked for, the packets of each are judged, too. Judged on packets that
+    left at least 8 standard deviations after their predecessor: the data plane keeps the order of a pair's packets, so
+    others may have been held back.
 
     A check of each packet against 3 standard deviations sees no bias. The standard deviation is judged on packets whose
     delay asked for is at least 3 standard deviations: smaller delays cannot vary as much, since none is negative.
@@ -306,18 +330,34 @@ def jitter(transits: Transits) -> Judgement | Absent:
         few = f"{found.packets:,} packets left long enough after their predecessor"
         arrived = 0 if isinstance(transits.jittered, Absent) else transits.jittered.arrived
         return Absent(f"{few}: fewer than {FEWEST_JITTERED} cannot show a bias", due=arrived >= FEWEST_JITTERED)
-    allowed_ms = JITTER_BIAS.value + found.asked_ms * (JITTER_BIAS_RATIO + CHANCE_ERRORS / sqrt(found.packets))
-    # each as a share of what is allowed, so that the worse of the two is the check's value
+    beyond, detail = _judge_jitter(found, 1)
+    for value in found.by_value:
+        own, text = _judge_jitter(value, len(found.by_value))
+        beyond += own
+        if max(own) > 1:
+            detail += f"; where {value.asked_ms:g} ms were asked for: {text}"
+    wrong = sum(each > 1 for each in beyond)
+    return Judgement(found.packets, wrong, max(beyond), Limit(1.0, "of what is allowed"), detail)
+
+
+def _judge_jitter(found: Jitter, tests: int) -> tuple[list[float], str]:
+    """Return how far the mean and the standard deviation are off, each as a share of what is allowed, and a text.
+
+    Args:
+        found: packets under jitter.
+        tests: how many such tests are made: chance explains the largest error of so many.
+    """
+    chance = max(CHANCE_ERRORS, NormalDist().inv_cdf(1 - 0.0005 / tests))
+    allowed_ms = JITTER_BIAS.value + found.asked_ms * (JITTER_BIAS_RATIO + chance / sqrt(found.packets))
     beyond = [abs(found.bias_ms) / allowed_ms]
     detail = f"mean {found.bias_ms:+.3g} ms from the one asked for ({allowed_ms:.3g} ms allowed)"
     if found.spread_packets >= FEWEST_JITTERED and found.sigmas_std is not None:
-        allowed = JITTER_SPREAD.value + CHANCE_ERRORS / sqrt(2 * found.spread_packets)
+        allowed = JITTER_SPREAD.value + chance / sqrt(2 * found.spread_packets)
         beyond.append(abs(found.sigmas_std - 1) / allowed)
         detail += (
             f", standard deviation {found.sigmas_std:.3f} of the one asked for ({found.asked_ms:.3g} ms on average)"
         )
-    wrong = sum(each > 1 for each in beyond)
-    return Judgement(found.packets, wrong, max(beyond), Limit(1.0, "of what is allowed"), detail)
+    return beyond, detail
 
 
 @RULES.add("certificate", SUSPECT, things="first packets")

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.asked import Access, PairChanges, find_asked
-from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits
-from metrics.checks.network import is_no_chance
+from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits, WrongLinks
+from metrics.checks.network import FEWEST_JITTERED, is_no_chance
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.pcap.walk import Bools, Ints
@@ -47,6 +47,21 @@ GRACE_NS: Final = 500_000_000
 
 _LOSSES: Final = schema_of("src_node int, dst_node int, sent bigint, lost bigint, asked double")
 """By directed pair with loss: packets that met no full queue, those of them that were lost, and the loss asked for."""
+
+FEWEST_OF_LINK: Final = 100
+"""Packets that an access link must have passed to be judged by itself."""
+
+LINK_LATE_RATIO: Final = 0.05
+"""The share of an access link's packets that may be late: of all links together it is one in a hundred."""
+
+LINK_QUEUE_RATIO: Final = 0.01
+"""The share of its packets that may be dropped or kept against its queue."""
+
+_JITTERS: Final = schema_of(
+    "asked double, packets bigint, bias double, spread_packets bigint, sigmas double, squares double"
+)
+"""By jitter asked for (ms): packets that none held back, and sums over them: of their deviations from the mean delay
+asked for (ms), and of deviations / jitter and their squares over the ``spread_packets``."""
 
 _MS: Final = 1e6
 _HUNDRED: Final = 100
@@ -93,6 +108,8 @@ class _Weighed(NamedTuple):
     sigmas: Moments  # of deviations / jitter asked for
     jitter_ms: Moments  # asked for, of the same packets
     losses: pa.Table  # ``_LOSSES``
+    jitters: pa.Table  # ``_JITTERS``
+    links: Ints  # (4, 2, n) packets of each node's access link, ``UP`` and ``DOWN``: see ``_by_link``
 
 
 def weigh_transits(
@@ -132,6 +149,7 @@ def weigh_transits(
         else no_packet
         for kind in KINDS
     }
+    timed_of, late_of, queued_of, wrong_of = np.sum([each.links for each in weighed], axis=0)
     queues: Outcome | Absent = Absent(reasons["rated"])
     if counts.through:
         queues = Outcome(counts.queued, counts.wrongly_queued, total=counts.through)
@@ -141,9 +159,11 @@ def weigh_transits(
         plain_sent=counts.plain_sent,
         plain_lost=counts.plain_lost,
         invented=counts.invented,
-        losses=_losses(counts, expected, variance, pa.concat_tables(each.losses for each in weighed)),
+        losses=judge_losses(counts, expected, variance, pa.concat_tables(each.losses for each in weighed)),
         jitter=_jitter(weighed) if arrived["jittered"] else Absent(reasons["jittered"]),
         queues=queues,
+        wrong_rates=find_links(late_of, timed_of, LINK_LATE_RATIO),
+        wrong_queues=find_links(wrong_of, queued_of, LINK_QUEUE_RATIO),
         **timed,
     )
 
@@ -156,8 +176,8 @@ def spread_few(runs: SortedRuns, late: Late) -> Spread:
     return Spread(found.samples, found.p50, runs.at_rank(runs.count - 2), found.max, late)
 
 
-def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -> Losses | Absent:
-    """Losses of all pairs together, and of each pair (``_LOSSES``)."""
+def judge_losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -> Losses | Absent:
+    """Losses of all pairs together, of those with the same loss asked for, and of each pair (``_LOSSES``)."""
     if not counts.lossy_sent:
         return Absent("the experiment asks for no loss")
     sent, lost, asked = (pairs[name].to_numpy() for name in ("sent", "lost", "asked"))
@@ -171,14 +191,75 @@ def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -
     if wrong:
         src, dst = (pairs[end][worst].as_py() for end in ("src_node", "dst_node"))
         name = f"node {src} to node {dst}: {lost[worst]:,} of {sent[worst]:,} lost, {asked[worst]:.3%} asked for"
-    return Losses(counts.lossy_sent, counts.lossy_lost, expected, variance, len(pairs), len(wrong), name)
+    values, wrong_values, worst_value = _losses_by_value(sent, lost, asked)
+    return Losses(
+        counts.lossy_sent,
+        counts.lossy_lost,
+        expected,
+        variance,
+        len(pairs),
+        len(wrong),
+        name,
+        values,
+        wrong_values,
+        worst_value,
+    )
+
+
+def _losses_by_value(sent: Ints, lost: Ints, asked: Floats) -> tuple[int, int, str]:
+    """Judge the pairs with the same loss asked for together: how many losses there are, wrong ones, and the worst."""
+    values, of_value = np.unique(asked, return_inverse=True)
+    sums = [np.bincount(of_value, counts).astype(np.int64).tolist() for counts in (sent, lost)]
+    found = list(zip(values.tolist(), *sums, strict=True))
+    wrong = [each for each in found if is_no_chance(each[2], each[1], each[0], len(found))]
+    text = ""
+    if wrong:
+        loss, out, gone = max(wrong, key=lambda each: abs(each[2] - each[1] * each[0]) / sqrt(each[1] * each[0]))
+        text = f"{gone:,} of {out:,} packets lost where {loss:.3%} was asked for"
+    return len(found), len(wrong), text
+
+
+def find_links(failed: Ints, tested: Ints, share: float) -> WrongLinks:
+    """Find the access links of which more than a share of the packets failed.
+
+    Args:
+        failed: (2, n) packets by node, ``UP`` and ``DOWN``.
+        tested: (2, n) of so many; links with fewer than ``FEWEST_OF_LINK`` are not judged.
+        share: of the packets that may fail.
+    """
+    wrong = np.argwhere((tested >= FEWEST_OF_LINK) & (failed > share * tested)).tolist()
+    if not wrong:
+        return WrongLinks()
+    side, node = max(wrong, key=lambda at: failed[*at] / tested[*at])
+    name = f"node {node} {('up', 'down')[side]}: {failed[side, node]:,} of {tested[side, node]:,} packets"
+    return WrongLinks(len(wrong), name)
 
 
 def _jitter(weighed: list[_Weighed]) -> Jitter:
     bias = sum((each.bias_ms for each in weighed), Moments())
     sigmas = sum((each.sigmas for each in weighed), Moments())
     asked = sum((each.jitter_ms for each in weighed), Moments())
-    return Jitter(bias.count, bias.mean, asked.mean, sigmas.std, sigmas.count)
+    by_value = _jitters_by_value(pa.concat_tables(each.jitters for each in weighed))
+    return Jitter(bias.count, bias.mean, asked.mean, sigmas.std, sigmas.count, by_value)
+
+
+def _jitters_by_value(found: pa.Table) -> tuple[Jitter, ...]:
+    """Return the jitter of each value asked for that enough packets have; nothing if there is a single value."""
+    sums = [(name, "sum") for name in _JITTERS.names[1:]]
+    total = found.group_by("asked").aggregate(sums).sort_by("asked")
+    if len(total) < 2:
+        return ()
+    columns = (total[name].to_pylist() for name in ("asked", *(f"{name}_{how}" for name, how in sums)))
+    return tuple(
+        Jitter(packets, bias / packets, asked, _deviation(spread, sigmas, squares), spread)
+        for asked, packets, bias, spread, sigmas, squares in zip(*columns, strict=True)
+        if packets >= FEWEST_JITTERED
+    )
+
+
+def _deviation(count: int, total: float, squares: float) -> float | None:
+    """Return the standard deviation of a sample by its sums; None of fewer than two."""
+    return sqrt(max(squares - total**2 / count, 0.0) / (count - 1)) if count > 1 else None
 
 
 def clamped_mean_ms(mean_ms: Floats, sigma_ms: Floats) -> Floats:
@@ -295,6 +376,16 @@ class JudgedTransits:
         """Packets that did not arrive, and met no full queue."""
         return np.asarray(self.judged & ~self.came & ~self.full)
 
+    @cached_property
+    def queued(self) -> Bools:
+        """Packets through a link with a rate of which is known whether its queue may have dropped them."""
+        return np.asarray(self.judged & self.rated & (self.came | ~self.may_be_full))
+
+    @property
+    def wrongly_queued(self) -> Bools:
+        """Packets that were dropped, or not dropped, against the length of a queue."""
+        return np.asarray((self.full & self.came) | self.is_over | (self.lost & (self.loss == 0)))
+
     @property
     def invented(self) -> Bools:
         """Packets that never left, and arrived in the judged span, too late for having left before the capture."""
@@ -334,6 +425,8 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
         sigmas=Moments.of((deviation_ms / jitter_ms)[unclamped]),
         jitter_ms=Moments.of(jitter_ms),
         losses=_count_losses(found, lossy),
+        jitters=_sum_jitters(jitter_ms, deviation_ms - shift_ms, deviation_ms / jitter_ms, unclamped),
+        links=_by_link(found),
     )
 
 
@@ -347,11 +440,38 @@ def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
     return conform(columns, _LOSSES)
 
 
+def _sum_jitters(asked_ms: Floats, bias_ms: Floats, sigmas: Floats, unclamped: Bools) -> pa.Table:
+    """Sum what is known of packets under jitter, by the jitter asked for (``_JITTERS``); all arrays are (n,)."""
+    values, of_value = np.unique(asked_ms, return_inverse=True)
+    spread = np.where(unclamped, sigmas, 0.0)
+    columns: dict[str, pa.Array] = {"asked": pa.array(values)}
+    for name, each in (("bias", bias_ms), ("sigmas", spread), ("squares", np.square(spread))):
+        columns[name] = pa.array(np.bincount(of_value, each, len(values)))
+    for name, chosen in (("packets", slice(None)), ("spread_packets", unclamped)):
+        columns[name] = pa.array(np.bincount(of_value[chosen], minlength=len(values)))
+    return conform(columns, _JITTERS)
+
+
+def _by_link(found: JudgedTransits) -> Ints:
+    """Count the packets of each node's access link with a rate, ``UP`` and ``DOWN``: (4, 2, n).
+
+    The four counts: packets whose delay is known, those of them that were late; packets of which is known what the
+    queue should have done, and those of them of which it did something else.
+    """
+    access, rated = found.rules.access, found.of_kind("rated")
+    size = len(access.byte_ns[UP])
+    sides = [(ends, access.limits(side, ends)) for side, ends in ((UP, found.src), (DOWN, found.dst))]
+    return np.array(
+        [
+            [np.bincount(ends[chosen & limited], minlength=size) for ends, limited in sides]
+            for chosen in (rated, rated & found.late, found.queued, found.queued & found.wrongly_queued)
+        ]
+    )
+
+
 def _count(found: JudgedTransits, lossy: Bools) -> Counts:
     plain = found.judged & (found.loss == 0) & ~found.rated
     through = found.judged & found.rated
-    queued = through & (found.came | ~found.may_be_full)
-    wrongly = (found.full & found.came) | found.is_over | (found.lost & (found.loss == 0))
     return Counts(
         sent=_sum(found.judged),
         plain_sent=_sum(plain),
@@ -361,8 +481,8 @@ def _count(found: JudgedTransits, lossy: Bools) -> Counts:
         lossy_sent=_sum(lossy),
         lossy_lost=_sum(lossy & ~found.came),
         through=_sum(through),
-        queued=_sum(queued),
-        wrongly_queued=_sum(queued & wrongly),
+        queued=_sum(found.queued),
+        wrongly_queued=_sum(found.queued & found.wrongly_queued),
         bounded=_sum(found.arrived("rated") & found.bounded),
         rated_jittered=_sum(through & (found.jitter_ms > 0)),
     )

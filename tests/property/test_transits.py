@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.asked import Access
-from metrics.checks.evidence import Jitter, Losses, Outcome, Timed, Transits
+from metrics.checks.evidence import Jitter, Losses, Outcome, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
 from metrics.pcap.schemas import CROSSINGS
@@ -22,14 +22,19 @@ from metrics.tables.moments import Moments
 from metrics.tables.shares import all_shares, write_shares
 from metrics.tables.transit_evidence import (
     GRACE_NS,
+    LINK_LATE_RATIO,
+    Counts,
     JudgedTransits,
     TransitRules,
     clamped_mean_ms,
+    find_links,
+    judge_losses,
     weigh_transits,
 )
 from metrics.tables.transits import TRANSITS, TransitSources, build_transits, match
 from tests.examples import examples
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
+from topologies.model import DOWN
 
 SECOND_NS = 1_000_000_000
 FAR_NS = 10**15
@@ -286,6 +291,56 @@ def test_loss_is_counted_beside_what_was_asked() -> None:
     assert found.worst_pair == f"node 0 to node 1: {lost} of 2,000 lost, 8.000% asked for"
 
 
+def play_host(**other: float) -> Wire:
+    """Host 0 has another access link than the other hosts, and sends a tenth of the packets, in bursts."""
+    wire = Wire(rate_mbit=2.0, queue_ms=500.0)
+    up, down = (link._replace(**other) for link in wire.bench.access)
+    wire.bench.forwarder.network.set_access(0, up, down)
+    for number in range(4000):
+        wire.bench.advance(wire.bench.now_ns + 12 * MS_NS * (number % 4 == 0))
+        source = 0 if number % 40 < 4 else 1
+        wire.send(source, 2, 750)
+    return wire.finish()
+
+
+def test_a_host_whose_rate_is_not_the_one_asked_of_it_is_found() -> None:
+    with Analysis(play_host()) as analysis:
+        found = analysis.weigh()
+    assert (found.wrong_rates, found.wrong_queues) == (WrongLinks(), WrongLinks())
+    with Analysis(play_host(rate_mbit=1.5)) as analysis:
+        found = analysis.weigh()
+    assert found.wrong_queues == WrongLinks()
+    assert found.wrong_rates.worst == "node 0 up: 400 of 400 packets"
+
+
+def test_a_host_whose_queue_is_not_the_one_asked_of_it_is_found() -> None:
+    """Of a burst of four packets of 3 ms the fourth one would wait 9 ms."""
+    with Analysis(play_host(queue_ms=8.0)) as analysis:
+        found = analysis.weigh()
+    assert found.wrong_rates == WrongLinks()
+    assert found.wrong_queues == WrongLinks(2, "node 0 up: 100 of 400 packets")
+
+
+@pytest.mark.parametrize(("failed", "tested", "links"), [(5, 100, 0), (6, 100, 1), (99, 99, 0)])
+def test_a_link_is_wrong_beyond_a_share_of_enough_packets(failed: int, tested: int, links: int) -> None:
+    counts = [np.zeros((2, 3), np.int64) for _ in range(2)]
+    for array, count in zip(counts, (failed, tested), strict=True):
+        array[DOWN, 2] = count
+    found = find_links(*counts, LINK_LATE_RATIO)
+    assert found == WrongLinks(links, f"node 2 down: {failed} of {tested} packets" if links else "")
+
+
+def test_the_pairs_with_the_same_loss_are_judged_together() -> None:
+    """Each pair loses too few packets to be judged; those that were asked to lose 2 % lose none."""
+    sent, lost, asked = np.full(40, 100), np.array([1] * 20 + [0] * 20), np.array([0.01] * 20 + [0.02] * 20)
+    table = pa.table({"src_node": [0] * 40, "dst_node": [1] * 40, "sent": sent, "lost": lost, "asked": asked})
+    counts = Counts(**dict.fromkeys(Counts._fields, 0) | {"lossy_sent": 4000, "lossy_lost": 20})
+    found = judge_losses(counts, 60.0, 59.0, table)
+    assert isinstance(found, Losses)
+    assert (found.wrong_pairs, found.values, found.wrong_values) == (0, 2, 1)
+    assert found.worst_value == "0 of 2,000 packets lost where 2.000% was asked for"
+
+
 def test_jitter_is_measured_on_packets_that_none_held_back() -> None:
     """Of bursts only the first packet counts, since order makes the others late."""
     wire = play([(100 * MS_NS * (number % 4 == 0), 0, 1, 100) for number in range(2400)], jitter_ms=2.0)
@@ -296,6 +351,26 @@ def test_jitter_is_measured_on_packets_that_none_held_back() -> None:
     assert abs(found.jitter.bias_ms) < 0.27 and abs((found.jitter.sigmas_std or 0) - 1) < 0.1
     assert not isinstance(found.jittered, Absent) and isinstance(found.steady, Absent)
     assert (found.jittered.errors.samples, found.steady.due) == (2400, False)
+
+
+@pytest.mark.parametrize(("made_ms", "of_asked"), [(4.0, 1.0), (3.0, 0.75)])
+def test_the_packets_of_each_jitter_are_judged_by_what_was_asked_of_them(made_ms: float, of_asked: float) -> None:
+    """The pair 0 to 1 was asked for 4 ms, and the others for 2 ms."""
+    wire = Wire(delay_ms=20.0, jitter_ms=2.0)
+    wire.bench.forwarder.network.set_pair(0, 1, (20.0, made_ms, 0.0))
+    for number in range(2400):
+        wire.bench.advance(wire.bench.now_ns + 100 * MS_NS)
+        wire.send(number % 4 and 1, 1 if number % 4 == 0 else 2, 100)
+    with Analysis(wire.finish()) as analysis:
+        jitter_ms = np.full((HOSTS, HOSTS), 2.0)
+        jitter_ms[0, 1] = 4.0
+        np.save(analysis.pairs / "jitter_ms.npy", jitter_ms)
+        found = analysis.weigh().jitter
+    assert isinstance(found, Jitter)
+    assert [(each.packets, each.asked_ms) for each in found.by_value] == [(1800, 2.0), (600, 4.0)]
+    two, four = (each.sigmas_std or 0 for each in found.by_value)
+    assert two == pytest.approx(1, abs=0.08) and four == pytest.approx(of_asked, abs=0.08)
+    assert sum(each.bias_ms * each.packets for each in found.by_value) / 2400 == pytest.approx(found.bias_ms)
 
 
 def play_jittered(rate_mbit: float, queue_ms: float, loss_ratio: float = 0.0) -> Wire:

@@ -20,6 +20,7 @@ from metrics.checks.evidence import (
     Outcome,
     PressureLine,
     Timed,
+    WrongLinks,
 )
 from metrics.checks.machine import CLOCK_ERROR
 from metrics.checks.network import is_no_chance
@@ -307,6 +308,11 @@ def wired(kind: str, samples: int) -> dict[str, dict[str, Any]]:
     return {"transits": {kind: Timed(1000, late(samples))}}
 
 
+def losing(**changes: Any) -> dict[str, dict[str, Any]]:
+    """As many lost packets as asked for, of pairs with two different losses."""
+    return {"transits": {"losses": Losses(20_000, 200, 200.0, 198.0, pairs=9, wrong_pairs=0, values=2, **changes)}}
+
+
 def lagging(samples: int, p99_ms: float = 21.0) -> dict[str, dict[str, Any]]:
     """1,000 publications of which so many come late."""
     return {"publications": {"scheduled": 1000, "messages": 1000, "with_schedule": 1000, "lag": late(samples, p99_ms)}}
@@ -315,6 +321,11 @@ def lagging(samples: int, p99_ms: float = 21.0) -> dict[str, dict[str, Any]]:
 def jittered(**changes: Any) -> dict[str, dict[str, Any]]:
     """10,000 packets under jitter of 2 ms: chance explains 0.066 ms of their mean, and 2.3 % of their spread."""
     return {"transits": {"jitter": structs.replace(Jitter(10_000, 0.0, 2.0, 1.0, 10_000), **changes)}}
+
+
+def several_jitters(sigmas_std: float) -> dict[str, dict[str, Any]]:
+    """Of 10,000 packets 1,000 have another jitter, whose spread is that; of two such errors chance explains 7.8 %."""
+    return jittered(by_value=(Jitter(9000, 0.0, 2.0, 1.0, 9000), Jitter(1000, 0.0, 3.0, sigmas_std, 1000)))
 
 
 def extreme(**changes: Any) -> dict[str, dict[str, Any]]:
@@ -356,9 +367,13 @@ CASES = [
     (wired("steady", 10), wired("steady", 11), "wire_delay", INVALID),
     (wired("jittered", 10), wired("jittered", 11), "wire_delay_jittered", INVALID),
     (wired("rated", 10), wired("rated", 11), "access_rate", INVALID),
+    (wired("rated", 9), {"transits": {"wrong_rates": WrongLinks(1, "node 3 up")}}, "access_rate", INVALID),
+    (wired("rated", 9), {"transits": {"wrong_queues": WrongLinks(1, "node 3 up")}}, "access_queue", SUSPECT),
+    (losing(), losing(wrong_values=1), "packet_loss", INVALID),
     (jittered(bias_ms=0.315), jittered(bias_ms=0.317), "jitter", INVALID),
     (jittered(bias_ms=-0.315), jittered(bias_ms=-0.317), "jitter", INVALID),
     (jittered(sigmas_std=1.073), jittered(sigmas_std=1.074), "jitter", INVALID),
+    (several_jitters(1.127), several_jitters(1.129), "jitter", INVALID),
     (jittered(sigmas_std=0.927), jittered(sigmas_std=0.926), "jitter", INVALID),
     (extreme(worst_pair=pair(0)), extreme(worst_pair=pair(1)), "rtt_error_pairs_after", INVALID),
     (

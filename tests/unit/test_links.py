@@ -12,6 +12,7 @@ from harness.errors import ExperimentError
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import check_rules, decode, decode_experiment
+from harness.planning.links import describe_links
 from harness.planning.underlays import make_network, make_underlay
 from topologies.model import DOWN, UP, Underlay
 from topologies.network import Network
@@ -146,6 +147,21 @@ def test_the_remote_testbed_refuses_classes_and_the_simulator_says_that_queues_h
     remote = decode({"name": "x", "testbed": "remote", "inventory": "i.toml", "underlay": {"links": links}}, Experiment)
     with pytest.raises(ExperimentError, match=r"underlay.links"):
         check_rules(remote)
+
+
+def test_a_plan_says_how_many_hosts_and_pairs_each_entry_concerns() -> None:
+    links = [
+        {"nodes": [0, 1], "up_mbit": 2, "queue_bytes": 9000, "loss_ratio": 0.03},
+        {"between": [[0, 1, 2], [2, 3]], "direction": "from", "jitter_ms": 0},
+        {"between": [[0, 1, 2], [2, 3, 1]], "jitter_ms": 1.5},
+    ]
+    experiment = experiment_with({"links": links})
+    assert list(describe_links(experiment, make_underlay(experiment, Path()).underlay.hosts)) == [
+        "2 of 5 hosts: up_mbit = 2, queue_bytes = 9000",
+        "14 of 20 directed pairs: loss_ratio = 0.03",
+        "5 of 20 directed pairs: jitter_ms = 0",
+        "12 of 20 directed pairs: jitter_ms = 1.5",
+    ]
 
 
 def test_a_plan_has_the_keys_of_links_only_if_they_are_set() -> None:
