@@ -20,6 +20,8 @@ from harness.experiment.loader import decode_experiment
         ("underlay.latency", 5, "did you mean delay_ms?"),
         ("underlay.rtt_ms", 5, "did you mean delay_ms?"),
         ("underlay.bandwidth", 5, "did you mean rate_mbit?"),
+        ("underlay.upload_mbit", 5, "did you mean up_mbit?"),
+        ("underlay.downlink_mbit", 5, "did you mean down_mbit?"),
         ("underlay.nodes", 5, "did you mean hosts?"),
         ("underlay.csv", "x", "did you mean path?"),
         ("underlay.partition", 1, "did you mean faults.partition?"),
