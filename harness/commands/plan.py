@@ -62,7 +62,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
     faults = enumerate(describe_faults(plan.experiment, planned.changes))
     yield from (f"{f'fault {number}':<12} {text}" for number, text in faults)
-    yield from (f"links        {text}" for text in describe_links(plan.experiment, planned.underlay.hosts))
+    yield from (f"link class   {text}" for text in describe_links(plan.experiment, planned.underlay.hosts))
     if find_lack(plan.experiment.testbed, "shape") is None:
         yield f"rtt          {_describe_rtts(planned.underlay)}"
         yield from _describe_data(planned)

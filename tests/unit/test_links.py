@@ -14,6 +14,7 @@ from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import check_rules, decode, decode_experiment
 from harness.planning.links import describe_links
 from harness.planning.underlays import make_network, make_underlay
+from tests.examples import examples
 from topologies.model import DOWN, UP, Underlay
 from topologies.network import Network
 
@@ -90,7 +91,7 @@ def entry(draw: st.DrawFn) -> dict[str, Any]:
     return {"nodes": draw(groups), **own, **draw(st.fixed_dictionaries({}, optional=access))}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(entry(), max_size=4), st.sampled_from(["uniform", "unit-square"]), st.sampled_from(["none", 1.0]))
 def test_links_are_those_of_a_slow_loop(links: list[dict[str, Any]], kind: str, jitter: Any) -> None:
     """The network without a matrix, that of the matrix, and a loop over entries agree."""
