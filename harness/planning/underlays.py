@@ -62,6 +62,7 @@ def make_network(spec: UnderlaySpec, folder: Path, seed: int) -> Network:
         loss_ratio=_everywhere(_loss_ratio(spec) or 0.0),
         rate_mbit=[round(spec.rate_mbit, 6)] * hosts if spec.rate_mbit else (),
         queue_ms=[round(spec.queue_ms, 6)] * hosts,
+        jitter_correlation_ms=spec.jitter_correlation_ms,
     )
 
 
@@ -121,6 +122,7 @@ def _shaped(underlay: Underlay, spec: UnderlaySpec) -> Underlay:
         loss_ratio=underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio),
         rate_mbit=np.full(underlay.size, spec.rate_mbit),
         queue_ms=np.full(underlay.size, spec.queue_ms),
+        jitter_correlation_ms=spec.jitter_correlation_ms,
     )
 
 

@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import erf, exp, pi, sqrt
+from math import sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -18,28 +18,24 @@ from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Tran
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
-from metrics.pcap.walk import Bools, Ints
-from metrics.probing import JITTER_SIGMAS
+from metrics.pcap.walk import Bools
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import conform, group_rows, numbers, valid
 from metrics.tables.hop_evidence import spread_runs
-from metrics.tables.link_bounds import Entries, bound_link
 from metrics.tables.moments import Moments
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share, all_shares, write_share
 from metrics.tables.tallies import add_counts
 from metrics.tables.transits import TRANSITS, pass_link
+from topologies.jitter import TAIL
 
 Floats = npt.NDArray[np.float64]
 
 KINDS: Final = ("steady", "jittered", "rated")
 """Of packets: of pairs without jitter, with it, and through an access link with a rate."""
-
-APART_SIGMAS: Final = 8.0
-"""A packet that left so many standard deviations of the jitter after its predecessor was not held back by it."""
 
 GRACE_NS: Final = 500_000_000
 """A packet that was due so long before the end of the judged span has arrived within it."""
@@ -75,9 +71,7 @@ class Counts(NamedTuple):
     lossy_sent: int  # of pairs with loss; without those that met a full queue
     lossy_lost: int
     through: int  # through a link with a rate
-    queued: int  # those of them of which is known whether the queue may have dropped them
-    wrongly_queued: int  # those dropped, or not dropped, against the queue's length
-    bounded: int  # of ``rated``: through a link that packets reached with jitter
+    wrongly_queued: int  # those of them dropped, or not dropped, against the queue's length
     rated_jittered: int  # with jitter, of the same
 
 
@@ -88,8 +82,9 @@ class _Weighed(NamedTuple):
     expected: tuple[float, float]  # lost packets by the loss asked for, and their variance
     runs: dict[str, SortedRun]  # errors in ms, by ``KINDS``
     late: dict[str, Late]
-    bias_ms: Moments  # of deviations from the mean delay asked for, under jitter
-    sigmas: Moments  # of deviations / jitter asked for
+    bias_ms: Moments  # of deviations from the delays asked for, under jitter
+    drawn_ms: Moments  # of the delays asked for, less their mean, of the same packets
+    found_ms: Moments  # of their delays, less the same
     jitter_ms: Moments  # asked for, of the same packets
     losses: pa.Table  # ``_LOSSES``
 
@@ -124,7 +119,7 @@ def weigh_transits(
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
     timed = {
-        kind: Timed(arrived[kind], spreads[kind], counts.bounded if kind == "rated" else 0)
+        kind: Timed(arrived[kind], spreads[kind])
         if arrived[kind]
         else Absent(reasons[kind])
         if any(arrived.values())
@@ -133,7 +128,7 @@ def weigh_transits(
     }
     queues: Outcome | Absent = Absent(reasons["rated"])
     if counts.through:
-        queues = Outcome(counts.queued, counts.wrongly_queued, total=counts.through)
+        queues = Outcome(counts.through, counts.wrongly_queued, total=counts.through)
     return Transits(
         sent=counts.sent,
         limit_ms=rules.limit_ms,
@@ -174,18 +169,11 @@ def _losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -
 
 
 def _jitter(weighed: list[_Weighed]) -> Jitter:
-    bias = sum((each.bias_ms for each in weighed), Moments())
-    sigmas = sum((each.sigmas for each in weighed), Moments())
-    asked = sum((each.jitter_ms for each in weighed), Moments())
-    return Jitter(bias.count, bias.mean, asked.mean, sigmas.std, sigmas.count)
-
-
-def clamped_mean_ms(mean_ms: Floats, sigma_ms: Floats) -> Floats:
-    """(n,) mean of normal delays of which negative ones are 0: mean Phi(z) + sigma phi(z), z = mean / sigma."""
-    z, place = np.unique(mean_ms / sigma_ms, return_inverse=True)
-    below = np.array([(1 + erf(each / sqrt(2))) / 2 for each in z])[place]
-    density = np.array([exp(-each * each / 2) / sqrt(2 * pi) for each in z])[place]
-    return np.asarray(mean_ms * below + sigma_ms * density)
+    bias, drawn, found, asked = (
+        sum((getattr(each, name) for each in weighed), Moments())
+        for name in ("bias_ms", "drawn_ms", "found_ms", "jitter_ms")
+    )
+    return Jitter(bias.count, bias.mean, asked.mean, drawn.std or 0.0, found.std or 0.0)
 
 
 class JudgedTransits:
@@ -203,48 +191,31 @@ class JudgedTransits:
         self.left, self.came = valid(rows["sent_ns"]), valid(rows["came_ns"])
         self.sent_ns, self.came_ns = numbers(rows["sent_ns"]), numbers(rows["came_ns"])
         self.rated = rules.access.limits(self.src) | rules.access.limits(self.dst)
-        self.tolerance_ns = np.asarray(JITTER_SIGMAS * self.jitter_ms * _MS).astype(np.int64)
-        """By how much jitter may move a packet."""
         self.due_ns, self.full = numbers(rows["due_ns"]).copy(), _flags(rows, "is_full").copy()
-        self.bounded, self.may_be_full, self.is_over = np.zeros((3, len(rows)), np.bool_)
-        """Behind a link that packets reach with jitter; whether its queue may have been full there, and whether it was
-        for certain although the packet arrived."""
-        bounds_ns = self._arrive()
-        self.earliest_ns = np.where(self.bounded, bounds_ns[0], self.due_ns - self.tolerance_ns)
-        self.latest_ns = np.where(self.bounded, bounds_ns[1], self.due_ns + self.tolerance_ns)
+        self._arrive()
 
-    def _arrive(self) -> Ints:
-        """Pass the access links of the destinations; (2, n) bounds of arrivals behind links reached with jitter."""
+    def _arrive(self) -> None:
+        """Pass the access links of the destinations."""
         access, wire_bytes = self.rules.access, numbers(self.rows["wire_bytes"])
-        bounds_ns = np.zeros((2, len(self.rows)), np.int64)
         reached = self.left & (self.came | ~self.full)
         for node in np.unique(self.dst[access.limits(self.dst)]).tolist():
-            own, link = np.flatnonzero((self.dst == node) & reached), access.link(node)
-            due_ns, came, sizes = self.due_ns[own], self.came[own], wire_bytes[own]
-            if self.jitter_ms[own].any():
-                shift_ns = self.tolerance_ns[own]
-                entries = Entries(due_ns - shift_ns, due_ns + shift_ns, self.came_ns[own], came, sizes)
-                found = bound_link(entries, *link, round(self.rules.limit_ms * _MS))
-                bounds_ns[:, own] = found.earliest_ns, found.latest_ns
-                self.bounded[own], self.may_be_full[own], self.is_over[own] = True, found.may_be_full, found.is_over
-                self.full[own] |= ~came & found.may_be_full
-            else:
-                self.due_ns[own], below = pass_link(due_ns, sizes, came, *link, lost_later=False)
-                self.full[own] |= below
-        return bounds_ns
+            own = np.flatnonzero((self.dst == node) & reached)
+            link, entries = access.link(node), (self.due_ns[own], wire_bytes[own], self.came[own])
+            self.due_ns[own], below = pass_link(*entries, *link, lost_later=False)
+            self.full[own] |= below
 
     @cached_property
     def judged(self) -> Bools:
         """Packets that left in the judged span, early enough to arrive in it."""
         since_ns, until_ns = self.rules.judged_ns
-        in_time = self.latest_ns + self.tolerance_ns + GRACE_NS <= until_ns
+        in_time = self.due_ns + GRACE_NS <= until_ns
         return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time & ~self._changed)
 
     @property
     def _changed(self) -> Bools:
         """Packets that met a fault of their pair: one that changed the link, or a cut while they were on it."""
         changes = PairChanges.staged(self.rules.pairs)
-        way = self.src, self.dst, self.sent_ns, np.maximum(self.latest_ns, self.sent_ns)
+        way = self.src, self.dst, self.sent_ns, np.maximum(self.due_ns, self.sent_ns)
         return changes.meet(*way, which="other") | changes.meet(*way, which="cut")
 
     def arrived(self, kind: str) -> Bools:
@@ -263,15 +234,13 @@ class JudgedTransits:
 
     @cached_property
     def deviation_ms(self) -> Floats:
-        """By how much packets came after they were due; where there are bounds only, after or before these."""
-        beyond_ns = np.maximum(self.came_ns - self.latest_ns, 0) + np.minimum(self.came_ns - self.earliest_ns, 0)
-        return np.asarray(np.where(self.bounded, beyond_ns, self.came_ns - self.due_ns) / _MS)
+        """By how much packets came after they were due."""
+        return np.asarray((self.came_ns - self.due_ns) / _MS)
 
     @cached_property
     def error_ms(self) -> Floats:
-        """Return |deviation|, under jitter what exceeds ``JITTER_SIGMAS`` of it."""
-        allowed_ms = np.where(self.bounded, 0.0, JITTER_SIGMAS * self.jitter_ms)
-        return np.asarray(np.maximum(np.abs(self.deviation_ms) - allowed_ms, 0))
+        """Return |deviation|."""
+        return np.abs(self.deviation_ms)
 
     @cached_property
     def late(self) -> Bools:
@@ -283,7 +252,7 @@ class JudgedTransits:
     def excused(self) -> Bools:
         """Those of them that stalls of the host explain."""
         limit_ns = round(self.rules.limit_ms * _MS)
-        return np.asarray(self.late & self.rules.stalls.excuse(self.latest_ns, self.came_ns, limit_ns))
+        return np.asarray(self.late & self.rules.stalls.excuse(self.due_ns, self.came_ns, limit_ns))
 
     def of_kind(self, kind: str) -> Bools:
         """Those of ``KINDS`` whose delay is known."""
@@ -298,15 +267,9 @@ class JudgedTransits:
     def invented(self) -> Bools:
         """Packets that never left, and arrived in the judged span, too late for having left before the capture."""
         since_ns, until_ns = self.rules.judged_ns
-        longest_ns = (self.delay_ms * _MS).astype(np.int64) + 2 * self.tolerance_ns + GRACE_NS
+        longest_ns = ((self.delay_ms + TAIL * self.jitter_ms) * _MS).astype(np.int64) + GRACE_NS
         late_enough = since_ns + longest_ns <= self.came_ns
         return np.asarray(~self.left & late_enough & (self.came_ns <= until_ns))
-
-    @property
-    def alone(self) -> Bools:
-        """Packets under jitter that no predecessor held back."""
-        apart_ns = numbers(self.rows["apart_ns"], np.iinfo(np.int64).max)
-        return np.asarray(self.of_kind("jittered") & (apart_ns > APART_SIGMAS * self.jitter_ms * _MS))
 
 
 def _flags(rows: pa.Table, name: str) -> Bools:
@@ -319,19 +282,19 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
     found = JudgedTransits(rules, rows)
     write_share({"pairs": _count_pairs(found)}, {"pairs": pairs}, share)
     kinds = {kind: found.of_kind(kind) for kind in KINDS}
-    lossy = found.judged & (found.loss > 0) & (found.came | ~found.full) & ~found.may_be_full
-    alone = found.alone
-    jitter_ms, deviation_ms = found.jitter_ms[alone], found.deviation_ms[alone]
-    shift_ms = clamped_mean_ms(found.delay_ms[alone], jitter_ms) - found.delay_ms[alone]
-    unclamped = found.delay_ms[alone] >= JITTER_SIGMAS * jitter_ms
+    lossy = found.judged & (found.loss > 0) & (found.came | ~found.full)
+    jittered = kinds["jittered"] & ~found.excused
+    deviation_ms = found.deviation_ms[jittered]
+    drawn_ms = (found.due_ns - found.sent_ns)[jittered] / _MS - found.delay_ms[jittered]
     return _Weighed(
         counts=_count(found, lossy),
         expected=(float(found.loss[lossy].sum()), float((found.loss * (1 - found.loss))[lossy].sum())),
         runs={kind: write_run(folder / f"{kind}-{share.name}.npy", found.error_ms[own]) for kind, own in kinds.items()},
         late={kind: Late(_sum(found.late & own), _sum(found.excused & own)) for kind, own in kinds.items()},
-        bias_ms=Moments.of(deviation_ms - shift_ms),
-        sigmas=Moments.of((deviation_ms / jitter_ms)[unclamped]),
-        jitter_ms=Moments.of(jitter_ms),
+        bias_ms=Moments.of(deviation_ms),
+        drawn_ms=Moments.of(drawn_ms),
+        found_ms=Moments.of(drawn_ms + deviation_ms),
+        jitter_ms=Moments.of(found.jitter_ms[jittered]),
         losses=_count_losses(found, lossy),
     )
 
@@ -349,8 +312,7 @@ def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
 def _count(found: JudgedTransits, lossy: Bools) -> Counts:
     plain = found.judged & (found.loss == 0) & ~found.rated
     through = found.judged & found.rated
-    queued = through & (found.came | ~found.may_be_full)
-    wrongly = (found.full & found.came) | found.is_over | (found.lost & (found.loss == 0))
+    wrongly = (found.full & found.came) | (found.lost & (found.loss == 0))
     return Counts(
         sent=_sum(found.judged),
         plain_sent=_sum(plain),
@@ -360,9 +322,7 @@ def _count(found: JudgedTransits, lossy: Bools) -> Counts:
         lossy_sent=_sum(lossy),
         lossy_lost=_sum(lossy & ~found.came),
         through=_sum(through),
-        queued=_sum(queued),
-        wrongly_queued=_sum(queued & wrongly),
-        bounded=_sum(found.arrived("rated") & found.bounded),
+        wrongly_queued=_sum(through & wrongly),
         rated_jittered=_sum(through & (found.jitter_ms > 0)),
     )
 

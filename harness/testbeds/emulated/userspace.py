@@ -103,8 +103,8 @@ class UserspacePlane:
         if [port.host for port in ports] != list(range(underlay.size)):
             raise TestbedError("attach the hosts", f"expected one port for each of {underlay.size} hosts, in order")
         rate_mbit, queue_ms = underlay.rate_mbit.tolist(), underlay.queue_ms.tolist()
-        rates = tuple(rate_mbit), tuple(queue_ms)
-        command = commands.Attach(tuple(ports), *rates, self._seed, self._time_dilation, self._late_ns, self._fault)
+        asked = tuple(rate_mbit), tuple(queue_ms), underlay.jitter_correlation_ms
+        command = commands.Attach(tuple(ports), *asked, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def apply(self, change: Change) -> None:

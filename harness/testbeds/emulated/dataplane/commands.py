@@ -24,6 +24,7 @@ class Attach(Struct, frozen=True, tag=True):
     ports: tuple[Port, ...]
     rate_mbit: tuple[float, ...]
     queue_ms: tuple[float, ...]
+    jitter_correlation_ms: float
     seed: int
     time_dilation: float
     late_ns: int
@@ -47,7 +48,7 @@ class SetAccess(Struct, frozen=True, tag=True):
 
 
 class Schedule(Struct, frozen=True, tag=True):
-    """Apply changes at their instants. Descriptor: ``encode_changes`` of them."""
+    """Apply changes at their instants, and let jitter count from zero. Descriptor: ``encode_changes`` of them."""
 
     zero_ns: int
 
