@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from harness.simulator.network import SimulatedNetwork
 from tests.property.test_dataplane_forwarder import MS_NS, Bench
 from topologies.draws import TABLE_SIZE
+from topologies.generated import uniform_underlay
 from topologies.jitter import STEEPEST, TAIL, Jitter
+from topologies.model import Underlay, between
 from topologies.network import Network
 
 seeds = st.integers(0, 2**63)
@@ -91,3 +94,13 @@ def test_the_simulator_and_the_data_plane_delay_alike(seed: int, apart_ns: list[
         expected_ns.append(simulated.arrival_ns(bench.now_ns, 0, 1, 100))
     bench.drain()
     assert [at_ns for at_ns, *_ in bench.written] == expected_ns
+
+
+@pytest.mark.parametrize(("jitter_ms", "kept_ms"), [(2.0, 30.0), (0.0, 0.0)])
+def test_the_document_of_an_underlay_has_the_correlation_time_if_it_has_jitter(
+    jitter_ms: float, kept_ms: float
+) -> None:
+    """A document without one is of a run whose packets each had a delay of its own, or of a run without jitter."""
+    underlay = replace(uniform_underlay(3, 40.0), jitter_ms=between(3, jitter_ms), jitter_correlation_ms=30.0)
+    assert Underlay.from_json(b"".join(underlay.to_json())).jitter_correlation_ms == kept_ms
+    assert Network.of(underlay).jitter_correlation_ms == 30.0
