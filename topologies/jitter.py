@@ -114,12 +114,11 @@ class JitterProcess:
     def _segment(self, at_ns: Any, levels: Any) -> tuple[Any, Any, Any]:  # noqa: ANN401 - an int or an array of them
         """Return of the period of an instant: when it begins, the deviation then, and the slope."""
         number, since_ns = divmod(at_ns - self._origin_ns, self.period_ns)
-        start_ns = self._knot_ns(number, levels)
-        return at_ns - since_ns, start_ns, (self._knot_ns(number + 1, levels) - start_ns) / self.period_ns
-
-    def _knot_ns(self, number: Any, levels: Any) -> Any:  # noqa: ANN401 - as above
-        above = levels[(self._cursor + self._stride * number) & TABLE_MASK] - self._share
-        return self._rise * above + self._bend * abs(above)
+        place = self._cursor + self._stride * number
+        start, end = levels[place & TABLE_MASK] - self._share, levels[(place + self._stride) & TABLE_MASK] - self._share
+        start_ns = self._rise * start + self._bend * abs(start)
+        slope = (self._rise * end + self._bend * abs(end) - start_ns) / self.period_ns
+        return at_ns - since_ns, start_ns, slope
 
 
 class Jitter:
