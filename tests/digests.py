@@ -42,6 +42,7 @@ seed = 5
 [underlay]
 kind = "world-cities"
 hosts = 16
+{network}
 
 [workload]
 topics = 5
@@ -78,6 +79,9 @@ ADVERSARIES = {
 
 DEFAULT_ADVERSARY = "dropper"
 
+NETWORKS = {"jitter": "jitter = 3", "loss": "loss_ratio = 0.02", "rates": "rate_mbit = 2"}
+"""Further runs, of the protocol ``random``: a key of ``[underlay]`` by the name of each."""
+
 SIGNIFICANT_DIGITS = 9
 """Of numbers with a fraction, whose last digits depend on the processor."""
 
@@ -99,18 +103,19 @@ def digest_plans() -> Iterator[tuple[str, dict[str, str]]]:
             yield path.stem, dict(plan.hashes)
 
 
-def digest_run(protocol: str, folder: Path) -> dict[str, str]:
+def digest_run(protocol: str, folder: Path, network: str = "") -> dict[str, str]:
     """Simulate a protocol with churn and adversaries: digests of its plan, its traces, every table, and the summary.
 
     Args:
         protocol: its name.
         folder: where the run directory is made.
+        network: further keys of ``[underlay]``.
     """
     from metrics import summary, tables
 
     file = folder / f"{protocol}.toml"
     adversary = ADVERSARIES.get(protocol, DEFAULT_ADVERSARY)
-    file.write_text(EXPERIMENT.format(protocol=protocol, adversary=adversary), encoding="utf-8")
+    file.write_text(EXPERIMENT.format(protocol=protocol, adversary=adversary, network=network), encoding="utf-8")
     run_dir = folder / protocol
     planned = make_plan(load_experiment(file), file)
     write_plan(planned, run_dir)
@@ -205,6 +210,9 @@ def _all(*, studies: bool) -> Iterable[tuple[str, str, dict[str, str]]]:
     with tempfile.TemporaryDirectory() as folder:
         for protocol in protocols():
             yield "runs", protocol, digest_run(protocol, Path(folder))
+    for name, network in NETWORKS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            yield "runs", f"random, {name}", digest_run("random", Path(folder), network)
     if studies:
         for path in sorted((ROOT / "playbooks" / "studies").glob("*.toml")):
             yield "studies", path.stem, digest_study(path)

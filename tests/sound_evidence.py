@@ -101,7 +101,7 @@ SOUND = Evidence(
         plain_lost=0,
         invented=0,
         losses=parts.Losses(2000, 20, 20.0, 19.8, pairs=1, wrong_pairs=0),
-        jitter=parts.Jitter(1000, 0.01, 2.0, 1.0, 1000),
+        jitter=parts.Jitter(1000, 0.01, 2.0, 2.0, 2.01),
         queues=Outcome(tested=1000, failed=0, total=1000),
     ),
     identity=Outcome(tested=5, failed=0, total=1000),

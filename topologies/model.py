@@ -10,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Meta, Raw, Struct
 
+from topologies.jitter import CORRELATION_MS
+
 Matrix = npt.NDArray[np.float64]
 
 Name = Annotated[str, Meta(max_length=200)]
@@ -49,6 +51,8 @@ class Underlay(Struct, frozen=True):
         queue_ms: (2, n) length of its drop-tail queue in each direction, as the time to drain it at the access rate.
         filled: (n, n) 0 = measured or modelled, 1 = taken from the reverse direction, 2 = estimated.
         sources: attributions to print in the report.
+        jitter_correlation_ms: time between two random values of a pair's delay, which is linear in between
+            (``topologies.jitter``). 0 = none, in documents of versions that drew the delay of every packet.
 
     Matrices are read-only: those of zeros use no memory (``between``).
     """
@@ -62,6 +66,7 @@ class Underlay(Struct, frozen=True):
     queue_ms: Matrix
     filled: npt.NDArray[np.int8]
     sources: tuple[str, ...] = ()
+    jitter_correlation_ms: float = CORRELATION_MS
 
     @property
     def size(self) -> int:
@@ -83,7 +88,9 @@ class Underlay(Struct, frozen=True):
             {field: value for field in host.__struct_fields__ if (value := getattr(host, field)) is not None}
             for host in self.hosts
         ]
-        opening = {"kind": self.kind, "sources": self.sources, "hosts": hosts}
+        opening: dict[str, Any] = {"kind": self.kind, "sources": self.sources, "hosts": hosts}
+        if self.jitter_ms.any():
+            opening["jitter_correlation_ms"] = self.jitter_correlation_ms
         yield msgspec.json.encode(opening).removesuffix(b"}")
         for name in _ARRAYS:
             yield f',"{name}":'.encode()
@@ -109,6 +116,7 @@ class Underlay(Struct, frozen=True):
             queue_ms=_decode_access(read.queue_ms, size),
             filled=_decode(read.filled, size, np.int8),
             sources=read.sources,
+            jitter_correlation_ms=read.jitter_correlation_ms,
         )
 
 
@@ -137,6 +145,7 @@ class _Document(Struct):
     rate_mbit: list[float | list[float]]
     queue_ms: list[float | list[float]]
     filled: float | list[Raw]
+    jitter_correlation_ms: Annotated[float, Meta(ge=0)] = 0.0
 
 
 def _encode(array: npt.NDArray[Any]) -> Iterator[bytes]:

@@ -11,6 +11,8 @@ from functools import reduce
 from math import hypot
 from typing import TYPE_CHECKING, NamedTuple
 
+from topologies.jitter import CORRELATION_MS
+
 if TYPE_CHECKING:
     from topologies.model import Matrix, Underlay
 
@@ -69,6 +71,7 @@ class Network:
         loss_ratio: the loss of a pair; None = no pair has any.
         rate_mbit: (2 n,) rate of each access link, by its number; empty = none has one, 0 = unlimited.
         queue_ms: (2 n,) length of each access link's queue, with or without a rate; empty = 0.
+        jitter_correlation_ms: time between two random values of a pair's delay (``topologies.jitter``).
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Network:
         loss_ratio: OfPair | None = None,
         rate_mbit: Sequence[float] = (),
         queue_ms: Sequence[float] = (),
+        jitter_correlation_ms: float = CORRELATION_MS,
     ) -> None:
         self.size = size
         self.delay_ms = delay_ms
@@ -87,6 +91,7 @@ class Network:
         self.loss_ratio = loss_ratio
         self.rate_mbit = rate_mbit
         self.queue_ms = queue_ms
+        self.jitter_correlation_ms = jitter_correlation_ms
 
     @classmethod
     def of(cls, underlay: Underlay) -> Network:
@@ -98,6 +103,7 @@ class Network:
             loss_ratio=_unless_zero(underlay.loss_ratio),
             rate_mbit=underlay.rate_mbit.ravel().tolist() if underlay.rate_mbit.any() else (),
             queue_ms=underlay.queue_ms.ravel().tolist(),
+            jitter_correlation_ms=underlay.jitter_correlation_ms,
         )
 
     def path(self, source: int, destination: int) -> tuple[int, ...]:

@@ -40,7 +40,8 @@ DEMANDS: tuple[Demand, ...] = (
         "shape",
         refused=True,
     ),
-    Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms", "underlay.jitter"), "shape"),
+    Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms"), "shape"),
+    Demand(("underlay.jitter", "underlay.jitter_correlation_ms"), "shape"),
     Demand(
         tuple(f"underlay.{key}" for key in ("queue_ms", "queue_bytes", "links.queue_ms", "links.queue_bytes")), "queue"
     ),

@@ -23,6 +23,7 @@ from peer.core.membership.partial_view import PartialParameters
 from peer.protocols.description import section_name
 from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
 from topologies.importers import IMPORTERS, Missing, Times
+from topologies.jitter import CORRELATION_MS
 from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
 
 if TYPE_CHECKING:
@@ -119,6 +120,9 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     between two such hosts is twice this; delays between cities do not change."""
     jitter: Literal["measured", "none"] | OptionalDelay = "measured"
     """``measured`` (if the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
+    jitter_correlation_ms: Delay = CORRELATION_MS
+    """How long the delays of a pair's packets resemble each other under jitter: a delay has a random value each such
+    time, and is linear in between. Where the delay would change by more than half of that time, it is longer."""
     loss_ratio: Literal["measured"] | Annotated[float, Meta(ge=0, lt=1)] = "measured"
     """``measured`` (if the data has it), or the probability that a packet is lost, each way, on every pair."""
     rate_mbit: AccessRate = 0.0

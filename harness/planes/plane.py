@@ -192,7 +192,9 @@ class Scheduling(Protocol):
     """A data plane with the ability ``faults``: it changes at planned instants by itself."""
 
     def schedule(self, changes: Sequence[timeline.Change], zero_ns: int) -> None:
-        """Schedule what faults do to the network. The plane applies all changes of an instant between two frames.
+        """Schedule what faults do to the network, and let jitter count from zero (``topologies.jitter``).
+
+        The plane applies all changes of an instant between two frames.
 
         A frame that is read after a cut does not enter the pair, and is in no capture. Frames that are on the pair
         arrive, or are dropped if the change says so.

@@ -66,6 +66,7 @@ def make_network(experiment: Experiment, folder: Path) -> Network:
         loss_ratio=links.of_pair("loss_ratio", round(_loss_ratio(spec) or 0.0, 6)),
         rate_mbit=links.rate_mbit.ravel().tolist() if links.rate_mbit.any() else (),
         queue_ms=links.queue_ms.ravel().tolist(),
+        jitter_correlation_ms=spec.jitter_correlation_ms,
     )
 
 
@@ -122,6 +123,7 @@ def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
         loss_ratio=links.fill("loss_ratio", everywhere),
         rate_mbit=links.rate_mbit,
         queue_ms=links.queue_ms,
+        jitter_correlation_ms=experiment.underlay.jitter_correlation_ms,
     )
 
 

@@ -16,11 +16,13 @@ class ChangingNetwork(SimulatedNetwork):
 
     Args:
         timeline: the network and its changes, on the clock of the simulation.
-        draws: source of random numbers for jitter and loss.
+        draws: source of random numbers for loss.
+        seed: of jitter.
+        zero_ns: the workload's zero on the clock of the simulation.
     """
 
-    def __init__(self, timeline: Timeline, draws: Random) -> None:
-        super().__init__(timeline.network, draws)
+    def __init__(self, timeline: Timeline, draws: Random, *, seed: int = 0, zero_ns: int = 0) -> None:
+        super().__init__(timeline.network, draws, seed=seed, zero_ns=zero_ns)
         self.timeline = timeline
         self.is_fixed = False
         self.limits_rates |= any(change.rate_mbit for change in timeline.changes)
@@ -67,27 +69,29 @@ class ChangingNetwork(SimulatedNetwork):
         rate_mbit = self.timeline.link(link, at_ns).rate_mbit
         return 8000 / rate_mbit if rate_mbit else 0.0
 
-    def _draw_delay_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
+    def _draw_delay_ns(self, now_ns: int, enters_ns: int, source: int, destination: int, size_bytes: int) -> int:
         if not self.timeline.active(now_ns):
-            return super()._draw_delay_ns(now_ns, source, destination, size_bytes)
+            return super()._draw_delay_ns(now_ns, enters_ns, source, destination, size_bytes)
         asked = self.timeline.asked(source, destination, now_ns)
-        delay_ns = self._draw_jitter_ns(in_ns(asked.delay_ms), in_ns(asked.jitter_ms))
+        delay_ns = in_ns(asked.delay_ms)
+        delay_ns += self._offset_ns(enters_ns, source, destination, asked.delay_ms, asked.jitter_ms)
         if not asked.loss_ratio:
             return delay_ns
         return delay_ns + self._lost_ns(asked.loss_ratio, self.round_trip_ns(now_ns, source, destination), size_bytes)
 
 
 def simulate_network(
-    network: Network, changes: Sequence[Change], draws: Random, *, zero_ns: int = 0
+    network: Network, changes: Sequence[Change], draws: Random, *, seed: int = 0, zero_ns: int = 0
 ) -> SimulatedNetwork:
     """Return the simulated network of a network and its changes; without changes it is faster.
 
     Args:
         network: the network without changes.
         changes: with instants from the workload's zero.
-        draws: source of random numbers for jitter and loss.
+        draws: source of random numbers for loss.
+        seed: of jitter.
         zero_ns: the workload's zero on the clock of the simulation.
     """
     if not changes:
-        return SimulatedNetwork(network, draws)
-    return ChangingNetwork(Timeline(network, changes, zero_ns=zero_ns), draws)
+        return SimulatedNetwork(network, draws, seed=seed, zero_ns=zero_ns)
+    return ChangingNetwork(Timeline(network, changes, zero_ns=zero_ns), draws, seed=seed, zero_ns=zero_ns)

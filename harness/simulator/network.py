@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from harness.simulator.access import Crossing, DownLink, UpLink, count_packets
+from topologies.jitter import Jitter, JitterProcess
 from topologies.network import Network, OfPair
 
 RETRANSMISSION_NS = 200_000_000
@@ -22,7 +23,9 @@ class SimulatedNetwork:
 
     Args:
         network: the network.
-        draws: source of random numbers for jitter and loss.
+        draws: source of random numbers for loss.
+        seed: of jitter.
+        zero_ns: the workload's zero on the clock of the simulation, from which jitter counts.
 
     Attributes:
         delay_ns: one-way delay of each directed pair.
@@ -30,15 +33,17 @@ class SimulatedNetwork:
         is_fixed: whether a frame's delay depends only on the pair.
     """
 
-    def __init__(self, network: Network, draws: Random) -> None:
+    def __init__(self, network: Network, draws: Random, *, seed: int = 0, zero_ns: int = 0) -> None:
+        self.network = network
         self.delay_ns = _of_pair_ns(network.delay_ms)
-        self._jitter_ns = None if network.jitter_ms is None else _of_pair_ns(network.jitter_ms)
+        self._jitter = Jitter(seed, network.jitter_correlation_ms, zero_ns)
+        self._processes: dict[tuple[int, int, float, float], JitterProcess] = {}
         self._loss_ratio = network.loss_ratio
         self._size = network.size
         self._rate_mbit = network.rate_mbit
         self._draws = draws
         self.limits_rates = bool(network.rate_mbit)
-        self.is_fixed = self._jitter_ns is None and network.loss_ratio is None and not network.rate_mbit
+        self.is_fixed = network.jitter_ms is None and network.loss_ratio is None and not network.rate_mbit
         self._up: dict[int, UpLink] = {}
         self._down: dict[int, DownLink] = {}
 
@@ -52,8 +57,8 @@ class SimulatedNetwork:
         With limited rates: when it arrives at the destination's access link. Calls must be in order of ``now_ns``,
         since access links are first come, first served.
         """
-        delay_ns = self._draw_delay_ns(now_ns, source, destination, size_bytes)
-        return delay_ns + (self._up_link(source).send(now_ns, size_bytes) if self.limits_rates else now_ns)
+        enters_ns = self._up_link(source).send(now_ns, size_bytes) if self.limits_rates else now_ns
+        return enters_ns + self._draw_delay_ns(now_ns, enters_ns, source, destination, size_bytes)
 
     def cross(self, last_ns: int, source: int, destination: int, size_bytes: int, earlier_ns: int) -> Crossing:
         """Return the way of several packets between the access links.
@@ -76,19 +81,35 @@ class SimulatedNetwork:
         """
         return self._down_link(destination).pass_packet(now_ns, size_bytes)
 
-    def _draw_delay_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
-        """Draw the time between the access links, with retransmissions, of bytes that leave now."""
+    def _draw_delay_ns(self, now_ns: int, enters_ns: int, source: int, destination: int, size_bytes: int) -> int:
+        """Draw the time between the access links, with retransmissions, of bytes that leave now.
+
+        Args:
+            now_ns: when they are sent, which decides what is asked of them.
+            enters_ns: when the last of them has passed the access link of the source.
+            source: the sender.
+            destination: the receiver.
+            size_bytes: their payload.
+        """
         delay_ns = self.delay_ns(source, destination)
-        if self._jitter_ns is not None:
-            delay_ns = self._draw_jitter_ns(delay_ns, self._jitter_ns(source, destination))
+        network = self.network
+        if network.jitter_ms is not None:
+            asked = network.delay_ms(source, destination), network.jitter_ms(source, destination)
+            delay_ns += self._offset_ns(enters_ns, source, destination, *asked)
         if self._loss_ratio is not None and (ratio := self._loss_ratio(source, destination)):
             round_trip_ns = self.delay_ns(source, destination) + self.delay_ns(destination, source)
             delay_ns += self._lost_ns(ratio, round_trip_ns, size_bytes)
         return delay_ns
 
-    def _draw_jitter_ns(self, delay_ns: int, jitter_ns: int) -> int:
-        """Draw a delay around its mean."""
-        return max(0, round(self._draws.gauss(delay_ns, jitter_ns))) if jitter_ns else delay_ns
+    def _offset_ns(self, at_ns: int, source: int, destination: int, delay_ms: float, jitter_ms: float) -> int:
+        """Return by how much a delay deviates from its mean for bytes that enter at an instant."""
+        if not jitter_ms:
+            return 0
+        key = source, destination, delay_ms, jitter_ms
+        process = self._processes.get(key)
+        if process is None:
+            process = self._processes[key] = self._jitter.process(*key)
+        return process.offset_ns(at_ns)
 
     def _lost_ns(self, ratio: float, round_trip_ns: int, size_bytes: int) -> int:
         """Draw the time that retransmissions of some bytes take.

@@ -75,6 +75,7 @@ class SimulatedRun:
             Network.of(self._planned.underlay),
             self._planned.changes,
             substream(seed, NETWORK, "network"),
+            seed=seed,
             zero_ns=self._timeline.zero_ns,
         )
         self._simulation = Simulation(

@@ -79,7 +79,8 @@ class PointRun:
         self._run = run
         self._measures = measures
         asked = make_network(experiment, folder)
-        network, nodes = SimulatedNetwork(asked, substream(experiment.seed, NETWORK, "network")), asked.size
+        draws = substream(experiment.seed, NETWORK, "network")
+        network, nodes = SimulatedNetwork(asked, draws, seed=experiment.seed), asked.size
         self._times = _times(experiment, run)
         workload = _draw_workload(experiment, nodes, folder, self._times)
         self._topics = experiment.workload.topics

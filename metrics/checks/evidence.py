@@ -127,17 +127,13 @@ class WrongLinks(Struct, frozen=True):
 
 
 class Jitter(Struct, frozen=True):
-    """Deviations of packets' delays from the delays asked for, where jitter was asked for.
-
-    Of packets that left so long after their predecessor that its delay cannot have held them back.
-    """
+    """Delays of packets under jitter, of which no stall explains an error, beside the delays drawn for them."""
 
     packets: int
-    bias_ms: float  # mean of (deviation - the mean deviation of the jitter asked for)
+    bias_ms: float  # mean of (delay - the delay drawn)
     asked_ms: float  # mean of the jitter asked for
-    sigmas_std: float | None  # standard deviation of deviations / jitter asked for; None = fewer than two packets
-    spread_packets: int  # those that ``sigmas_std`` is over: the delay asked for is at least 3 standard deviations
-    by_value: tuple["Jitter", ...] = ()  # the same of each jitter asked for, if there are several
+    drawn_ms: float  # standard deviation of the delays drawn, from the means asked for
+    found_ms: float  # the same of the delays
 
 
 class Timed(Struct, frozen=True):
@@ -145,16 +141,14 @@ class Timed(Struct, frozen=True):
 
     arrived: int
     errors: Spread  # of those for which it is certain which arrival is their own
-    bounded: int = 0  # those behind an access link that packets reach with jitter: only bounds of their delay are known
 
 
 class Transits(Struct, frozen=True):
     """Packets in the judged span, from the data plane's read at the source to its write at the destination.
 
-    An error is |delay - delay asked for|. Of pairs with jitter it is what exceeds ``metrics.probing.JITTER_SIGMAS``. Of
-    hosts with access rates, the delay asked for contains what their queues add (``metrics.tables.transits``). Behind a
-    queue that packets reach with jitter, the error is what exceeds the bounds of the delay
-    (``metrics.tables.link_bounds``). The p99 of fewer than 100 errors is the second largest.
+    An error is |delay - delay asked for|. Under jitter, the delay asked for is that drawn for the instant. With access
+    rates, it contains what their queues add (``metrics.tables.transits``). The p99 of fewer than 100 errors is the
+    second largest.
     """
 
     sent: int  # packets between hosts of the run that left early enough to arrive in the span

@@ -1,11 +1,8 @@
 """Were publications, round trips, packets and first packets what was asked for?"""
 
-from math import sqrt
-from statistics import NormalDist
-
 from msgspec.structs import replace
 
-from metrics.checks.evidence import Emulation, Jitter, Publications, Timed, Transits, WrongLinks
+from metrics.checks.evidence import Emulation, Publications, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
 from metrics.first_packets import RULES as COMPARED
 from metrics.first_packets import Contrast, Name, standing
@@ -37,12 +34,11 @@ PACKETS_LOST = Limit(0.0001, "ratio")
 QUEUE_ERRORS = Limit(0.001, "ratio")
 
 JITTER_BIAS = Limit(0.15, "ms")
-"""Of the mean, besides a share of the jitter: an idle data plane is late by 0.06 ms."""
+"""Of the mean: an idle data plane is late by 0.06 ms."""
 
-JITTER_BIAS_RATIO = 0.05
-JITTER_SPREAD = Limit(0.05, "ratio")
-CHANCE_ERRORS = 3.3
-"""Standard errors that chance explains: beyond them lies one of 1,000 means."""
+JITTER_SPREAD = Limit(0.02, "ratio")
+JITTER_NOISE = Limit(0.05, "ms")
+"""Of the standard deviation, besides a share of it: what a sound data plane adds to a small jitter."""
 
 FEWEST_JITTERED = 100
 
@@ -187,13 +183,14 @@ def wire_delay(transits: Transits) -> Judgement | Absent:
     return _judge_packets(transits.steady, transits.limit_ms)
 
 
-@RULES.add("certificate", INVALID, JITTER, things="packets", floor=0.9)
+@RULES.add("certificate", INVALID, things="packets", floor=0.9)
 def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
-    """Fails if the same is true of packets with jitter, of whose error only what exceeds {0} counts.
+    """Fails if the same is true of packets with jitter. Their delay asked for is the one that was drawn for the instant
+    at which they entered.
 
-    Where jitter was asked for, no single delay has an exact expected value.
+    The delays of a pair are a function of time and of the seed ([below](#jitter)).
 
-    Late: a packet; due + {0}, arrived.
+    Late: a packet; due, arrived.
     """
     return _judge_packets(transits.jittered, transits.limit_ms)
 
@@ -201,13 +198,12 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 def access_rate(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
-    adds: its queue is replayed from the instants at which packets entered it. Where packets reach a queue with jitter,
-    the delay has bounds, and what exceeds these counts ([below](#queues-that-packets-reach-with-jitter)). It fails,
-    too, if of at least 100 packets through a single link, up or down, more than 5 % are beyond the limit.
+    adds: its queue is replayed from the instants at which packets entered it. It fails, too, if of at least 100 packets
+    through a single link, up or down, more than 5 % are beyond the limit.
 
     A rate is asked for like a delay, and a host of 246 has less than 1 % of the packets.
 
-    Late: a packet; due behind the queue (at the latest), arrived.
+    Late: a packet; due behind the queue, arrived.
     """
     return _with_links(_judge_packets(transits.rated, transits.limit_ms), transits.wrong_rates)
 
@@ -225,8 +221,6 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
         return found
     errors = found.errors
     detail = f"p50 {errors.p50:.3g} ms, p99 {errors.p99:.3g} ms, largest {errors.max:.3g} ms"
-    if found.bounded:
-        detail += f"; of {found.bounded:,} packets behind queues reached with jitter only bounds of the delay are known"
     allowed = max(errors.samples // 100, int(errors.samples > 1))
     return few_late(Limit(limit_ms, "ms"), errors.p99, errors.samples, detail, errors.late, allowed, found.arrived)
 
@@ -234,9 +228,8 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 @RULES.add("certificate", SUSPECT, QUEUE_ERRORS, grave=True)
 def access_queue(transits: Transits) -> Judgement | Absent:
     """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
-    although it was full. Where packets reach a queue with jitter, only those count that were dropped although it had
-    room for certain, or kept although it was full for certain. It fails, too, if this is true of more than 1 % of at
-    least 100 packets through a single link, up or down.
+    although it was full. It fails, too, if this is true of more than 1 % of at least 100 packets through a single link,
+    up or down.
 
     The length of a queue is asked for, too. Its state before the capture is not known.
     """
@@ -312,52 +305,29 @@ def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
     return least < LOSS_P.value / tests
 
 
-@RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD)
+@RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD, JITTER_NOISE)
 def jitter(transits: Transits) -> Judgement | Absent:
-    """Fails if the mean of the packets' delays under jitter is further from the mean delay asked for than {0} plus
-    5 % of the jitter, or their standard deviation further from the one asked for than {1}, beyond what chance explains
-    (3.3 standard errors). If several jitters are asked for, the packets of each are judged, too. Judged on packets that
-    left at least 8 standard deviations after their predecessor: the data plane keeps the order of a pair's packets, so
-    others may have been held back.
+    """Fails if the mean of the packets' delays under jitter is further from the mean of the delays drawn for them than
+    {0}, or their standard deviation further from that of the delays drawn than {1} of it plus {2}. Delays whose error a
+    stall of the host explains do not count.
 
-    A check of each packet against 3 standard deviations sees no bias. The standard deviation is judged on packets whose
-    delay asked for is at least 3 standard deviations: smaller delays cannot vary as much, since none is negative.
+    A check of each packet against a limit of its error sees no small bias. No chance is allowed for, since the delays
+    drawn are known.
     """
     found = transits.jitter
     if isinstance(found, Absent):
         return found
     if found.packets < FEWEST_JITTERED:
-        few = f"{found.packets:,} packets left long enough after their predecessor"
+        few = f"the delays of {found.packets:,} packets with jitter are known"
         arrived = 0 if isinstance(transits.jittered, Absent) else transits.jittered.arrived
         return Absent(f"{few}: fewer than {FEWEST_JITTERED} cannot show a bias", due=arrived >= FEWEST_JITTERED)
-    beyond, detail = _judge_jitter(found, 1)
-    for value in found.by_value:
-        own, text = _judge_jitter(value, len(found.by_value))
-        beyond += own
-        if max(own) > 1:
-            detail += f"; where {value.asked_ms:g} ms were asked for: {text}"
-    wrong = sum(each > 1 for each in beyond)
-    return Judgement(found.packets, wrong, max(beyond), Limit(1.0, "of what is allowed"), detail)
-
-
-def _judge_jitter(found: Jitter, tests: int) -> tuple[list[float], str]:
-    """Return how far the mean and the standard deviation are off, each as a share of what is allowed, and a text.
-
-    Args:
-        found: packets under jitter.
-        tests: how many such tests are made: chance explains the largest error of so many.
-    """
-    chance = max(CHANCE_ERRORS, NormalDist().inv_cdf(1 - 0.0005 / tests))
-    allowed_ms = JITTER_BIAS.value + found.asked_ms * (JITTER_BIAS_RATIO + chance / sqrt(found.packets))
-    beyond = [abs(found.bias_ms) / allowed_ms]
-    detail = f"mean {found.bias_ms:+.3g} ms from the one asked for ({allowed_ms:.3g} ms allowed)"
-    if found.spread_packets >= FEWEST_JITTERED and found.sigmas_std is not None:
-        allowed = JITTER_SPREAD.value + chance / sqrt(2 * found.spread_packets)
-        beyond.append(abs(found.sigmas_std - 1) / allowed)
-        detail += (
-            f", standard deviation {found.sigmas_std:.3f} of the one asked for ({found.asked_ms:.3g} ms on average)"
-        )
-    return beyond, detail
+    allowed_ms = JITTER_NOISE.value + JITTER_SPREAD.value * found.drawn_ms
+    # each as a share of what is allowed, so that the worse of the two is the check's value
+    beyond = [abs(found.bias_ms) / JITTER_BIAS.value, abs(found.found_ms - found.drawn_ms) / allowed_ms]
+    detail = f"mean {found.bias_ms:+.3g} ms from the one drawn, standard deviation {found.found_ms:.4g} ms where "
+    detail += f"{found.drawn_ms:.4g} ms was drawn ({found.asked_ms:.3g} ms asked for on average)"
+    limit = Limit(1.0, "of what is allowed")
+    return Judgement(found.packets, sum(each > 1 for each in beyond), max(beyond), limit, detail)
 
 
 @RULES.add("certificate", SUSPECT, things="first packets")

@@ -57,6 +57,7 @@ from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import TransitSources, build_transits
 from metrics.tables.wire import captures_of, stage_captures
 from metrics.totals import Totals, write_totals
+from topologies.jitter import Jitter
 
 
 class Pipeline:
@@ -165,12 +166,17 @@ class Pipeline:
         self.transits: Transits | Absent | None = None
         if run.captures and not run.manifest.has_ability("shape"):
             self.transits = Absent("nothing was asked of the network between the machines")
+        elif run.underlay.jitter_ms.any() and not run.underlay.jitter_correlation_ms:
+            self.transits = Absent("an earlier version of Trellis drew the jitter of every packet anew", due=True)
         if not run.captures or self.transits is not None:
             self._save_small("pairs", [])
             return
         access = Access.of(run)
         nodes = {int(IPv4Address(place.wan_ip)): place.node for place in run.plan.placement}
-        sources = TransitSources(self._staging / "wire" / "crossings", self._pairs, nodes, access, self._buckets)
+        hosts = {place.node: place.host for place in run.plan.placement}
+        jitter = Jitter(run.plan.seed, run.underlay.jitter_correlation_ms, run.manifest.zero_ns)
+        crossings = self._staging / "wire" / "crossings"
+        sources = TransitSources(crossings, self._pairs, nodes, hosts, jitter, access, self._buckets)
         self._write(partial(build_transits, sources), "transits")
         limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
         rules = TransitRules(self._pairs, access, run.judged_ns, limit_ms, run.stalls)

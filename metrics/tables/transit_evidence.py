@@ -5,7 +5,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property, partial
-from math import erf, exp, pi, sqrt
+from math import sqrt
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,32 +15,28 @@ import pyarrow.compute as pc
 
 from metrics.asked import Access, PairChanges, find_asked
 from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits, WrongLinks
-from metrics.checks.network import FEWEST_JITTERED, is_no_chance
+from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.pcap.walk import Bools, Ints
-from metrics.probing import JITTER_SIGMAS
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import conform, group_rows, numbers, valid
 from metrics.tables.hop_evidence import spread_runs
-from metrics.tables.link_bounds import Entries, bound_link
 from metrics.tables.moments import Moments
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share, all_shares, write_share
 from metrics.tables.tallies import add_counts
 from metrics.tables.transits import TRANSITS, pass_link
+from topologies.jitter import TAIL
 from topologies.model import DOWN, UP
 
 Floats = npt.NDArray[np.float64]
 
 KINDS: Final = ("steady", "jittered", "rated")
 """Of packets: of pairs without jitter, with it, and through an access link with a rate."""
-
-APART_SIGMAS: Final = 8.0
-"""A packet that left so many standard deviations of the jitter after its predecessor was not held back by it."""
 
 GRACE_NS: Final = 500_000_000
 """A packet that was due so long before the end of the judged span has arrived within it."""
@@ -56,12 +52,6 @@ LINK_LATE_RATIO: Final = 0.05
 
 LINK_QUEUE_RATIO: Final = 0.01
 """The share of its packets that may be dropped or kept against its queue."""
-
-_JITTERS: Final = schema_of(
-    "asked double, packets bigint, bias double, spread_packets bigint, sigmas double, squares double"
-)
-"""By jitter asked for (ms): packets that none held back, and sums over them: of their deviations from the mean delay
-asked for (ms), and of deviations / jitter and their squares over the ``spread_packets``."""
 
 _MS: Final = 1e6
 _HUNDRED: Final = 100
@@ -91,9 +81,7 @@ class Counts(NamedTuple):
     lossy_sent: int  # of pairs with loss; without those that met a full queue
     lossy_lost: int
     through: int  # through a link with a rate
-    queued: int  # those of them of which is known whether the queue may have dropped them
-    wrongly_queued: int  # those dropped, or not dropped, against the queue's length
-    bounded: int  # of ``rated``: through a link that packets reached with jitter
+    wrongly_queued: int  # those of them dropped, or not dropped, against the queue's length
     rated_jittered: int  # with jitter, of the same
 
 
@@ -104,11 +92,11 @@ class _Weighed(NamedTuple):
     expected: tuple[float, float]  # lost packets by the loss asked for, and their variance
     runs: dict[str, SortedRun]  # errors in ms, by ``KINDS``
     late: dict[str, Late]
-    bias_ms: Moments  # of deviations from the mean delay asked for, under jitter
-    sigmas: Moments  # of deviations / jitter asked for
+    bias_ms: Moments  # of deviations from the delays asked for, under jitter
+    drawn_ms: Moments  # of the delays asked for, less their mean, of the same packets
+    found_ms: Moments  # of their delays, less the same
     jitter_ms: Moments  # asked for, of the same packets
     losses: pa.Table  # ``_LOSSES``
-    jitters: pa.Table  # ``_JITTERS``
     links: Ints  # (4, 2, n) packets of each node's access link, ``UP`` and ``DOWN``: see ``_by_link``
 
 
@@ -142,7 +130,7 @@ def weigh_transits(
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
     timed = {
-        kind: Timed(arrived[kind], spreads[kind], counts.bounded if kind == "rated" else 0)
+        kind: Timed(arrived[kind], spreads[kind])
         if arrived[kind]
         else Absent(reasons[kind])
         if any(arrived.values())
@@ -152,7 +140,7 @@ def weigh_transits(
     timed_of, late_of, queued_of, wrong_of = np.sum([each.links for each in weighed], axis=0)
     queues: Outcome | Absent = Absent(reasons["rated"])
     if counts.through:
-        queues = Outcome(counts.queued, counts.wrongly_queued, total=counts.through)
+        queues = Outcome(counts.through, counts.wrongly_queued, total=counts.through)
     return Transits(
         sent=counts.sent,
         limit_ms=rules.limit_ms,
@@ -236,38 +224,11 @@ def find_links(failed: Ints, tested: Ints, share: float) -> WrongLinks:
 
 
 def _jitter(weighed: list[_Weighed]) -> Jitter:
-    bias = sum((each.bias_ms for each in weighed), Moments())
-    sigmas = sum((each.sigmas for each in weighed), Moments())
-    asked = sum((each.jitter_ms for each in weighed), Moments())
-    by_value = _jitters_by_value(pa.concat_tables(each.jitters for each in weighed))
-    return Jitter(bias.count, bias.mean, asked.mean, sigmas.std, sigmas.count, by_value)
-
-
-def _jitters_by_value(found: pa.Table) -> tuple[Jitter, ...]:
-    """Return the jitter of each value asked for that enough packets have; nothing if there is a single value."""
-    sums = [(name, "sum") for name in _JITTERS.names[1:]]
-    total = found.group_by("asked").aggregate(sums).sort_by("asked")
-    if len(total) < 2:
-        return ()
-    columns = (total[name].to_pylist() for name in ("asked", *(f"{name}_{how}" for name, how in sums)))
-    return tuple(
-        Jitter(packets, bias / packets, asked, _deviation(spread, sigmas, squares), spread)
-        for asked, packets, bias, spread, sigmas, squares in zip(*columns, strict=True)
-        if packets >= FEWEST_JITTERED
+    bias, drawn, found, asked = (
+        sum((getattr(each, name) for each in weighed), Moments())
+        for name in ("bias_ms", "drawn_ms", "found_ms", "jitter_ms")
     )
-
-
-def _deviation(count: int, total: float, squares: float) -> float | None:
-    """Return the standard deviation of a sample by its sums; None of fewer than two."""
-    return sqrt(max(squares - total**2 / count, 0.0) / (count - 1)) if count > 1 else None
-
-
-def clamped_mean_ms(mean_ms: Floats, sigma_ms: Floats) -> Floats:
-    """(n,) mean of normal delays of which negative ones are 0: mean Phi(z) + sigma phi(z), z = mean / sigma."""
-    z, place = np.unique(mean_ms / sigma_ms, return_inverse=True)
-    below = np.array([(1 + erf(each / sqrt(2))) / 2 for each in z])[place]
-    density = np.array([exp(-each * each / 2) / sqrt(2 * pi) for each in z])[place]
-    return np.asarray(mean_ms * below + sigma_ms * density)
+    return Jitter(bias.count, bias.mean, asked.mean, drawn.std or 0.0, found.std or 0.0)
 
 
 class JudgedTransits:
@@ -285,48 +246,31 @@ class JudgedTransits:
         self.left, self.came = valid(rows["sent_ns"]), valid(rows["came_ns"])
         self.sent_ns, self.came_ns = numbers(rows["sent_ns"]), numbers(rows["came_ns"])
         self.rated = rules.access.limits(UP, self.src) | rules.access.limits(DOWN, self.dst)
-        self.tolerance_ns = np.asarray(JITTER_SIGMAS * self.jitter_ms * _MS).astype(np.int64)
-        """By how much jitter may move a packet."""
         self.due_ns, self.full = numbers(rows["due_ns"]).copy(), _flags(rows, "is_full").copy()
-        self.bounded, self.may_be_full, self.is_over = np.zeros((3, len(rows)), np.bool_)
-        """Behind a link that packets reach with jitter; whether its queue may have been full there, and whether it was
-        for certain although the packet arrived."""
-        bounds_ns = self._arrive()
-        self.earliest_ns = np.where(self.bounded, bounds_ns[0], self.due_ns - self.tolerance_ns)
-        self.latest_ns = np.where(self.bounded, bounds_ns[1], self.due_ns + self.tolerance_ns)
+        self._arrive()
 
-    def _arrive(self) -> Ints:
-        """Pass the access links of the destinations; (2, n) bounds of arrivals behind links reached with jitter."""
+    def _arrive(self) -> None:
+        """Pass the access links of the destinations."""
         access, wire_bytes = self.rules.access, numbers(self.rows["wire_bytes"])
-        bounds_ns = np.zeros((2, len(self.rows)), np.int64)
         reached = self.left & (self.came | ~self.full)
         for node in np.unique(self.dst[access.limits(DOWN, self.dst)]).tolist():
             own, link = np.flatnonzero((self.dst == node) & reached), access.link(DOWN, node)
-            due_ns, came, sizes = self.due_ns[own], self.came[own], wire_bytes[own]
-            if self.jitter_ms[own].any():
-                shift_ns = self.tolerance_ns[own]
-                entries = Entries(due_ns - shift_ns, due_ns + shift_ns, self.came_ns[own], came, sizes)
-                found = bound_link(entries, *link, round(self.rules.limit_ms * _MS))
-                bounds_ns[:, own] = found.earliest_ns, found.latest_ns
-                self.bounded[own], self.may_be_full[own], self.is_over[own] = True, found.may_be_full, found.is_over
-                self.full[own] |= ~came & found.may_be_full
-            else:
-                self.due_ns[own], below = pass_link(due_ns, sizes, came, *link, lost_later=False)
-                self.full[own] |= below
-        return bounds_ns
+            entries = self.due_ns[own], wire_bytes[own], self.came[own]
+            self.due_ns[own], below = pass_link(*entries, *link, lost_later=False)
+            self.full[own] |= below
 
     @cached_property
     def judged(self) -> Bools:
         """Packets that left in the judged span, early enough to arrive in it."""
         since_ns, until_ns = self.rules.judged_ns
-        in_time = self.latest_ns + self.tolerance_ns + GRACE_NS <= until_ns
+        in_time = self.due_ns + GRACE_NS <= until_ns
         return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time & ~self._changed)
 
     @property
     def _changed(self) -> Bools:
         """Packets that met a fault of their pair: one that changed the link, or a cut while they were on it."""
         changes = PairChanges.staged(self.rules.pairs)
-        way = self.src, self.dst, self.sent_ns, np.maximum(self.latest_ns, self.sent_ns)
+        way = self.src, self.dst, self.sent_ns, np.maximum(self.due_ns, self.sent_ns)
         return changes.meet(*way, which="other") | changes.meet(*way, which="cut")
 
     def arrived(self, kind: str) -> Bools:
@@ -345,15 +289,13 @@ class JudgedTransits:
 
     @cached_property
     def deviation_ms(self) -> Floats:
-        """By how much packets came after they were due; where there are bounds only, after or before these."""
-        beyond_ns = np.maximum(self.came_ns - self.latest_ns, 0) + np.minimum(self.came_ns - self.earliest_ns, 0)
-        return np.asarray(np.where(self.bounded, beyond_ns, self.came_ns - self.due_ns) / _MS)
+        """By how much packets came after they were due."""
+        return np.asarray((self.came_ns - self.due_ns) / _MS)
 
     @cached_property
     def error_ms(self) -> Floats:
-        """Return |deviation|, under jitter what exceeds ``JITTER_SIGMAS`` of it."""
-        allowed_ms = np.where(self.bounded, 0.0, JITTER_SIGMAS * self.jitter_ms)
-        return np.asarray(np.maximum(np.abs(self.deviation_ms) - allowed_ms, 0))
+        """Return |deviation|."""
+        return np.abs(self.deviation_ms)
 
     @cached_property
     def late(self) -> Bools:
@@ -365,7 +307,7 @@ class JudgedTransits:
     def excused(self) -> Bools:
         """Those of them that stalls of the host explain."""
         limit_ns = round(self.rules.limit_ms * _MS)
-        return np.asarray(self.late & self.rules.stalls.excuse(self.latest_ns, self.came_ns, limit_ns))
+        return np.asarray(self.late & self.rules.stalls.excuse(self.due_ns, self.came_ns, limit_ns))
 
     def of_kind(self, kind: str) -> Bools:
         """Those of ``KINDS`` whose delay is known."""
@@ -376,29 +318,23 @@ class JudgedTransits:
         """Packets that did not arrive, and met no full queue."""
         return np.asarray(self.judged & ~self.came & ~self.full)
 
-    @cached_property
+    @property
     def queued(self) -> Bools:
-        """Packets through a link with a rate of which is known whether its queue may have dropped them."""
-        return np.asarray(self.judged & self.rated & (self.came | ~self.may_be_full))
+        """Packets through a link with a rate."""
+        return np.asarray(self.judged & self.rated)
 
     @property
     def wrongly_queued(self) -> Bools:
-        """Packets that were dropped, or not dropped, against the length of a queue."""
-        return np.asarray((self.full & self.came) | self.is_over | (self.lost & (self.loss == 0)))
+        """Those of them that were dropped, or not dropped, against the length of a queue."""
+        return np.asarray(self.queued & ((self.full & self.came) | (self.lost & (self.loss == 0))))
 
     @property
     def invented(self) -> Bools:
         """Packets that never left, and arrived in the judged span, too late for having left before the capture."""
         since_ns, until_ns = self.rules.judged_ns
-        longest_ns = (self.delay_ms * _MS).astype(np.int64) + 2 * self.tolerance_ns + GRACE_NS
+        longest_ns = ((self.delay_ms + TAIL * self.jitter_ms) * _MS).astype(np.int64) + GRACE_NS
         late_enough = since_ns + longest_ns <= self.came_ns
         return np.asarray(~self.left & late_enough & (self.came_ns <= until_ns))
-
-    @property
-    def alone(self) -> Bools:
-        """Packets under jitter that no predecessor held back."""
-        apart_ns = numbers(self.rows["apart_ns"], np.iinfo(np.int64).max)
-        return np.asarray(self.of_kind("jittered") & (apart_ns > APART_SIGMAS * self.jitter_ms * _MS))
 
 
 def _flags(rows: pa.Table, name: str) -> Bools:
@@ -411,21 +347,20 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
     found = JudgedTransits(rules, rows)
     write_share({"pairs": _count_pairs(found)}, {"pairs": pairs}, share)
     kinds = {kind: found.of_kind(kind) for kind in KINDS}
-    lossy = found.judged & (found.loss > 0) & (found.came | ~found.full) & ~found.may_be_full
-    alone = found.alone
-    jitter_ms, deviation_ms = found.jitter_ms[alone], found.deviation_ms[alone]
-    shift_ms = clamped_mean_ms(found.delay_ms[alone], jitter_ms) - found.delay_ms[alone]
-    unclamped = found.delay_ms[alone] >= JITTER_SIGMAS * jitter_ms
+    lossy = found.judged & (found.loss > 0) & (found.came | ~found.full)
+    jittered = kinds["jittered"] & ~found.excused
+    deviation_ms = found.deviation_ms[jittered]
+    drawn_ms = (found.due_ns - found.sent_ns)[jittered] / _MS - found.delay_ms[jittered]
     return _Weighed(
         counts=_count(found, lossy),
         expected=(float(found.loss[lossy].sum()), float((found.loss * (1 - found.loss))[lossy].sum())),
         runs={kind: write_run(folder / f"{kind}-{share.name}.npy", found.error_ms[own]) for kind, own in kinds.items()},
         late={kind: Late(_sum(found.late & own), _sum(found.excused & own)) for kind, own in kinds.items()},
-        bias_ms=Moments.of(deviation_ms - shift_ms),
-        sigmas=Moments.of((deviation_ms / jitter_ms)[unclamped]),
-        jitter_ms=Moments.of(jitter_ms),
+        bias_ms=Moments.of(deviation_ms),
+        drawn_ms=Moments.of(drawn_ms),
+        found_ms=Moments.of(drawn_ms + deviation_ms),
+        jitter_ms=Moments.of(found.jitter_ms[jittered]),
         losses=_count_losses(found, lossy),
-        jitters=_sum_jitters(jitter_ms, deviation_ms - shift_ms, deviation_ms / jitter_ms, unclamped),
         links=_by_link(found),
     )
 
@@ -440,23 +375,11 @@ def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
     return conform(columns, _LOSSES)
 
 
-def _sum_jitters(asked_ms: Floats, bias_ms: Floats, sigmas: Floats, unclamped: Bools) -> pa.Table:
-    """Sum what is known of packets under jitter, by the jitter asked for (``_JITTERS``); all arrays are (n,)."""
-    values, of_value = np.unique(asked_ms, return_inverse=True)
-    spread = np.where(unclamped, sigmas, 0.0)
-    columns: dict[str, pa.Array] = {"asked": pa.array(values)}
-    for name, each in (("bias", bias_ms), ("sigmas", spread), ("squares", np.square(spread))):
-        columns[name] = pa.array(np.bincount(of_value, each, len(values)))
-    for name, chosen in (("packets", slice(None)), ("spread_packets", unclamped)):
-        columns[name] = pa.array(np.bincount(of_value[chosen], minlength=len(values)))
-    return conform(columns, _JITTERS)
-
-
 def _by_link(found: JudgedTransits) -> Ints:
     """Count the packets of each node's access link with a rate, ``UP`` and ``DOWN``: (4, 2, n).
 
-    The four counts: packets whose delay is known, those of them that were late; packets of which is known what the
-    queue should have done, and those of them of which it did something else.
+    The four counts: packets whose delay is known, those of them that were late; all packets, those of them that were
+    dropped, or not dropped, against the length of a queue.
     """
     access, rated = found.rules.access, found.of_kind("rated")
     size = len(access.byte_ns[UP])
@@ -464,14 +387,13 @@ def _by_link(found: JudgedTransits) -> Ints:
     return np.array(
         [
             [np.bincount(ends[chosen & limited], minlength=size) for ends, limited in sides]
-            for chosen in (rated, rated & found.late, found.queued, found.queued & found.wrongly_queued)
+            for chosen in (rated, rated & found.late, found.queued, found.wrongly_queued)
         ]
     )
 
 
 def _count(found: JudgedTransits, lossy: Bools) -> Counts:
     plain = found.judged & (found.loss == 0) & ~found.rated
-    through = found.judged & found.rated
     return Counts(
         sent=_sum(found.judged),
         plain_sent=_sum(plain),
@@ -480,11 +402,9 @@ def _count(found: JudgedTransits, lossy: Bools) -> Counts:
         **{kind: _sum(found.arrived(kind)) for kind in KINDS},
         lossy_sent=_sum(lossy),
         lossy_lost=_sum(lossy & ~found.came),
-        through=_sum(through),
-        queued=_sum(found.queued),
-        wrongly_queued=_sum(found.queued & found.wrongly_queued),
-        bounded=_sum(found.arrived("rated") & found.bounded),
-        rated_jittered=_sum(through & (found.jitter_ms > 0)),
+        through=_sum(found.queued),
+        wrongly_queued=_sum(found.wrongly_queued),
+        rated_jittered=_sum(found.queued & (found.jitter_ms > 0)),
     )
 
 

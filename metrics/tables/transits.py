@@ -4,7 +4,7 @@ Two passes over the captured packets, each by tasks:
 
 1. By source (``build_transits``): a packet that left is found again among those that arrived at its destination, by the
    hash of its headers (``metrics.pcap.headers``). The access link of the source is replayed, if it has a rate, and the
-   delay asked for is added: then the packet is due at the destination.
+   delay asked for is added, under jitter that of the instant: then the packet is due at the destination.
 2. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. What
    is left between the instant at which a packet is due and the one at which it arrived is the emulation's error.
 
@@ -25,18 +25,18 @@ from metrics.pcap.schemas import CROSSINGS
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
 from metrics.tables.buckets import divide, of_nodes, read_bucket
-from metrics.tables.columns import conform, numbers
+from metrics.tables.columns import conform, group_rows, numbers
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import Share
+from topologies.jitter import Jitter
 from topologies.model import UP
 
 TRANSITS: Final = schema_of("""
-    src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint, apart_ns bigint,
+    src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint,
     is_clear boolean, is_full boolean
 """)
 """A packet between two nodes' hosts: when it left; when it was due at the destination's access link; when it arrived
-(null: it did not); how long after its predecessor of the same pair it left (null: it is the first); whether it is
-certain which arrival is its own; whether it met a full queue at its source.
+(null: it did not); whether it is certain which arrival is its own; whether it met a full queue at its source.
 
 An arrival without departure has no ``sent_ns``."""
 
@@ -50,6 +50,8 @@ class TransitSources:
     crossings: Place  # ``CROSSINGS``, in buckets of sources
     pairs: Place  # matrices of what was asked of pairs of nodes
     nodes: Mapping[int, int]  # node by address
+    hosts: Mapping[int, int]  # host by node
+    jitter: Jitter
     access: Access
     buckets: int
 
@@ -60,15 +62,13 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
         _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
     )
     exit_ns, is_full = _leave(sent, came_ns >= 0, sources.access)
-    delay_ms = find_asked(sources.pairs, "delay_ms", sent["src_node"], sent["dst_node"]).to_numpy()
     columns = {
         "src_node": sent["src_node"],
         "dst_node": sent["dst_node"],
         "sent_ns": sent["ts_ns"],
-        "due_ns": pa.array(exit_ns + np.rint(delay_ms * _MS).astype(np.int64)),
+        "due_ns": pa.array(exit_ns + _delays_ns(sources, sent, exit_ns)),
         "came_ns": pa.array(came_ns, mask=came_ns < 0),
         "wire_bytes": sent["wire_bytes"],
-        "apart_ns": _since_predecessor(sent),
         "is_clear": pa.array(is_clear),
         "is_full": pa.array(is_full),
     }
@@ -86,6 +86,24 @@ def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]
         sizes, link = numbers(sent["wire_bytes"])[own], access.link(UP, node)
         exit_ns[own], is_full[own] = pass_link(exit_ns[own], sizes, arrived[own], *link, lost_later=True)
     return exit_ns, is_full
+
+
+def _delays_ns(sources: TransitSources, sent: pa.Table, enters_ns: Ints) -> Ints:
+    """The delays asked for of packets that enter the links of their pairs at some instants."""
+    pair, ends = group_rows(sent, "src_node", "dst_node")
+    delay_ms, jitter_ms = (
+        find_asked(sources.pairs, name, ends["src_node"], ends["dst_node"]).to_numpy(zero_copy_only=False)
+        for name in ("delay_ms", "jitter_ms")
+    )
+    delays_ns = np.rint(delay_ms * _MS).astype(np.int64)[pair]
+    order = np.argsort(pair, kind="stable")
+    bounds = np.searchsorted(pair[order], np.arange(len(ends) + 1))
+    for number in np.flatnonzero(jitter_ms > 0).tolist():
+        own = order[bounds[number] : bounds[number + 1]]
+        source, destination = (sources.hosts[ends[end][number].as_py()] for end in ("src_node", "dst_node"))
+        process = sources.jitter.process(source, destination, delay_ms[number], jitter_ms[number])
+        delays_ns[own] += process.offsets_ns(enters_ns[own], sources.jitter.levels)
+    return np.asarray(delays_ns)
 
 
 def _between_nodes(rows: pa.Table, nodes: Mapping[int, int]) -> pa.Table:
@@ -136,20 +154,6 @@ def _ranked(groups: Ints, count: int) -> Ints:
     starts = np.searchsorted(groups, np.arange(count))
     ranks: Ints = np.arange(len(groups)) - starts[groups]
     return ranks
-
-
-def _since_predecessor(sent: pa.Table) -> pa.Array:
-    """How long after the packet before of the same pair each packet left; null for the first.
-
-    ``sent`` is in order of time.
-    """
-    pair, _ = factorise(numbers(sent["src_node"]), numbers(sent["dst_node"]))
-    order = np.argsort(pair, kind="stable")
-    apart_ns = np.diff(numbers(sent["ts_ns"])[order], prepend=0)
-    first = np.diff(pair[order], prepend=-1) != 0
-    found, is_first = np.empty(len(pair), np.int64), np.empty(len(pair), np.bool_)
-    found[order], is_first[order] = apart_ns, first
-    return pa.array(found, mask=is_first)
 
 
 def pass_link(

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.links import TABLE_SIZE, AccessLink, EmulatedNetwork, Pair, mix
+from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
 from tests.examples import examples
+from topologies.draws import TABLE_SIZE, mix
 
 HOSTS = 64
 seeds = st.integers(0, 2**70)
 few = settings(max_examples=examples(20))
 
 
-def network(seed: int, hosts: int = HOSTS, jitter_ms: float = 1.0) -> EmulatedNetwork:
-    made = EmulatedNetwork(np.stack([np.full((hosts, hosts), value) for value in (10.0, jitter_ms, 0.0)]), seed)
+def network(seed: int, hosts: int = HOSTS, loss_ratio: float = 0.3) -> EmulatedNetwork:
+    made = EmulatedNetwork(np.stack([np.full((hosts, hosts), value) for value in (10.0, 1.0, loss_ratio)]), seed)
     for host in range(hosts):
         made.add(AccessLink(host, host), f"10.0.0.{host}")
     return made
@@ -28,8 +29,9 @@ def pair(made: EmulatedNetwork, source: int, destination: int) -> Pair:
 
 
 def fates(made: EmulatedNetwork, source: int, destination: int, frames: int = 50) -> list[int | None]:
+    """The delays of so many frames, one every 10 ms; None = lost."""
     found = pair(made, source, destination)
-    return [found.draw_delay_ns(made.draws) for _ in range(frames)]
+    return [found.draw_delay_ns(made.draws, at_ms * 1_000_000) for at_ms in range(0, 10 * frames, 10)]
 
 
 def starts(seed: int) -> npt.NDArray[np.int64]:
@@ -82,23 +84,23 @@ def test_a_pairs_draws_differ_by_seed_and_direction_and_are_the_same_again(seed:
 
 @few
 @given(seeds, st.integers(0, 5), st.sampled_from(["set_pair", "set_pairs"]))
-def test_a_pair_that_gets_jitter_late_fares_as_one_that_always_had_it(seed: int, before: int, how: str) -> None:
-    always, late = network(seed, 3), network(seed, 3, jitter_ms=0.0)
+def test_a_pair_that_gets_loss_late_fares_as_one_that_always_had_it(seed: int, before: int, how: str) -> None:
+    always, late = network(seed, 3), network(seed, 3, loss_ratio=0.0)
     for _ in range(before):
-        assert pair(late, 0, 1).stride == 0, "an even pair draws nothing, so it does not look for where to begin"
+        assert pair(late, 0, 1).stride == 0, "a pair without loss draws none, so it does not look for where to begin"
     if how == "set_pair":
-        late.set_pair(0, 1, (10.0, 1.0, 0.0))
+        late.set_pair(0, 1, (10.0, 1.0, 0.3))
     else:
-        late.set_pairs(np.stack([np.full((3, 3), value) for value in (10.0, 1.0, 0.0)]))
+        late.set_pairs(np.stack([np.full((3, 3), value) for value in (10.0, 1.0, 0.3)]))
     assert fates(late, 0, 1) == fates(always, 0, 1)
 
 
 @few
 @given(seeds, st.integers(1, 20))
-def test_a_pair_without_jitter_for_a_while_goes_on_where_it_was(seed: int, before: int) -> None:
+def test_a_pair_without_loss_for_a_while_goes_on_where_it_was(seed: int, before: int) -> None:
     steady, paused = network(seed, 3), network(seed, 3)
     assert fates(paused, 0, 1, before) == fates(steady, 0, 1, before)
-    for jitter_ms in (0.0, 1.0):
-        paused.set_pairs(np.stack([np.full((3, 3), value) for value in (10.0, jitter_ms, 0.0)]))
-        assert pair(paused, 0, 1).uneven == bool(jitter_ms)
+    for asked in ((10.0, 0.0, 0.0), (10.0, 1.0, 0.3)):
+        paused.set_pairs(np.stack([np.full((3, 3), value) for value in asked]))
+        assert pair(paused, 0, 1).uneven == bool(asked[2])
     assert fates(paused, 0, 1) == fates(steady, 0, 1)

@@ -169,10 +169,9 @@ class EmulatedTestbed:
         return {name: how for part in parts for name, how in part.lost().items()}
 
     def schedule(self, zero_ns: int) -> None:
-        """Schedule the plan's changes with the data plane, which applies them by itself."""
+        """Tell the data plane the workload's zero, and the plan's changes, which it applies by itself."""
         self._zero_ns = zero_ns
-        if self._changes:
-            assert isinstance(self._plane, Scheduling), "the loader asks for the ability"
+        if isinstance(self._plane, Scheduling):
             self._plane.schedule(self._changes, zero_ns)
 
     def resources(self) -> dict[str, float]:

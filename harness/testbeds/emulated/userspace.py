@@ -105,7 +105,8 @@ class UserspacePlane:
             raise TestbedError("attach the hosts", f"expected one port for each of {underlay.size} hosts, in order")
         link = Network.of(underlay).link
         access = tuple((link(host), link(underlay.size + host)) for host in range(underlay.size))
-        command = commands.Attach(tuple(ports), access, self._seed, self._time_dilation, self._late_ns, self._fault)
+        asked = access, underlay.jitter_correlation_ms
+        command = commands.Attach(tuple(ports), *asked, self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
 
     def apply(self, change: Change) -> None:

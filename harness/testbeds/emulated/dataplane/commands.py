@@ -27,6 +27,7 @@ class Attach(Struct, frozen=True, tag=True):
 
     ports: tuple[Port, ...]
     access: tuple[tuple[Link, Link], ...]
+    jitter_correlation_ms: float
     seed: int
     time_dilation: float
     late_ns: int
@@ -50,7 +51,7 @@ class SetAccess(Struct, frozen=True, tag=True):
 
 
 class Schedule(Struct, frozen=True, tag=True):
-    """Apply changes at their instants. Descriptor: ``encode_changes`` of them."""
+    """Apply changes at their instants, and let jitter count from zero. Descriptor: ``encode_changes`` of them."""
 
     zero_ns: int
 

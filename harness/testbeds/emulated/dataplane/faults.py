@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from harness.testbeds.emulated.dataplane.forwarder import READ_BURST, Forwarder
 from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
+from topologies.jitter import CORRELATION_MS
 from topologies.model import Matrix
 
 _TCP = b"\x06"
@@ -48,8 +49,8 @@ class Firsts:
 class LateFirstsNetwork(EmulatedNetwork):
     """A network with that fault. Only first frames look up their route, so later ones cost nothing."""
 
-    def __init__(self, asked: Matrix, seed: int, fault: LateFirsts) -> None:
-        super().__init__(asked, seed)
+    def __init__(self, asked: Matrix, seed: int, correlation_ms: float, fault: LateFirsts) -> None:
+        super().__init__(asked, seed, correlation_ms)
         self._firsts = Firsts(fault)
 
     def connect(self, source: int, address: bytes) -> Pair:
@@ -195,9 +196,13 @@ class UnaskedDropsForwarder(Forwarder):
         return super()._admit(now_ns, link, frame)
 
 
-def make_network(asked: Matrix, seed: int, fault: Fault | None) -> EmulatedNetwork:
+def make_network(
+    asked: Matrix, seed: int, fault: Fault | None, correlation_ms: float = CORRELATION_MS
+) -> EmulatedNetwork:
     """Return a network, with the fault if it is one of networks."""
-    return LateFirstsNetwork(asked, seed, fault) if isinstance(fault, LateFirsts) else EmulatedNetwork(asked, seed)
+    if isinstance(fault, LateFirsts):
+        return LateFirstsNetwork(asked, seed, correlation_ms, fault)
+    return EmulatedNetwork(asked, seed, correlation_ms)
 
 
 def make_forwarder(

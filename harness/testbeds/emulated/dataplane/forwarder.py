@@ -123,7 +123,7 @@ class Forwarder:
             link.up_free_ns = now_ns
         delay_ns: int | None = pair.delay_ns
         if pair.uneven:
-            delay_ns = pair.draw_delay_ns(self.network.draws)
+            delay_ns = pair.draw_delay_ns(self.network.draws, now_ns)
         if delay_ns is None:
             self.drops["loss"] += 1
             return None

@@ -1,9 +1,9 @@
 """The state of the emulated network: access links and pairs.
 
-Pairs are made when their first frame comes, since most pairs of a large network are never used. Loss and jitter of a
-pair's frames are drawn from tables by position, starting where the seed says: the k-th frame of a pair gets the same
-loss and jitter in every run of a seed, however the pairs' frames interleave. A pair without loss and jitter draws
-nothing, so its first frame need not compute that start.
+Pairs are made when their first frame comes, since most pairs of a large network are never used. The loss of a pair's
+frames is drawn from a table by position, starting where the seed says: the k-th frame of a pair gets the same loss in
+every run of a seed, however the pairs' frames interleave. Jitter is a function of time (``topologies.jitter``). A pair
+without loss and jitter draws nothing, so its first frame need not compute where it starts.
 """
 
 import socket
@@ -11,27 +11,26 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from topologies.draws import TABLE_MASK, TABLE_SIZE, start_of_pair
+from topologies.jitter import CORRELATION_MS, Jitter, JitterProcess
 from topologies.model import Matrix
 from topologies.network import Link
 from topologies.timeline import Reach
 
 MS_NS = 1_000_000
-TABLE_SIZE = 1 << 16
-_MASK = TABLE_SIZE - 1
-_WORD = (1 << 64) - 1
 
 UNLIMITED = Link()
 """A direction of an access link without rate."""
 
 
 class Draws:
-    """Uniform and standard normal samples, drawn once."""
+    """Uniform samples, drawn once, and the jitter of all pairs."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, correlation_ms: float) -> None:
         generator = np.random.default_rng([seed, 0x64726177])
         self.seed = seed
         self.uniform: list[float] = generator.random(TABLE_SIZE).tolist()
-        self.normal: list[float] = generator.standard_normal(TABLE_SIZE).tolist()
+        self.jitter = Jitter(seed, correlation_ms)
 
 
 class AccessLink:
@@ -84,10 +83,11 @@ class Pair:
     """A directed pair of hosts.
 
     Attributes:
-        cursor: where in the tables of draws the latest one was.
-        stride: how far the next draw is from it; 0 until ``seed`` was called.
+        cursor: where in the table of draws the latest one was.
+        stride: how far the next draw is from it; 0 until the pair had loss.
         dead_end: the cause for which every frame is dropped; None = frames pass.
-        last_due_ns: due time of the latest frame; no later frame is due earlier.
+        jitter: how its delay deviates from ``delay_ns``; None = it does not.
+        last_due_ns: due time of the latest frame; no later frame is due earlier, even if the delay was changed.
         uneven: whether the pair has loss or jitter.
     """
 
@@ -96,7 +96,7 @@ class Pair:
         "dead_end",
         "delay_ns",
         "destination",
-        "jitter_ns",
+        "jitter",
         "last_due_ns",
         "loss_ratio",
         "source",
@@ -111,41 +111,32 @@ class Pair:
         self.last_due_ns = 0
         self.cursor = 0
         self.stride = 0
-        self.set(0.0, 0.0, 0.0)
+        self.delay_ns = 0
+        self.loss_ratio = 0.0
+        self.jitter: JitterProcess | None = None
+        self.uneven = False
 
-    def seed(self, seed: int) -> None:
-        """Choose where the pair's draws begin, and an odd stride, unless that has been done.
+    def set(self, asked: Link, draws: Draws) -> None:
+        """Take delay, jitter and loss from a link.
 
-        With an odd stride the pair uses every sample before it repeats one. Both depend only on the seed and on the
-        pair: a pair that gets its loss or jitter late draws the same as one that had it from the start.
+        Where the draws begin depends only on the seed and on the pair: a pair that gets its loss or jitter late draws
+        the same as one that had it from the start.
         """
-        if not self.stride:
-            own = mix(mix(seed & _WORD) ^ (self.source.host << 32 | self.destination.host))
-            self.cursor, self.stride = own & _MASK, own >> 16 & _MASK | 1
+        ends = self.source.host, self.destination.host
+        self.delay_ns = round(asked.delay_ms * MS_NS)
+        self.jitter = draws.jitter.process(*ends, asked.delay_ms, asked.jitter_ms) if asked.jitter_ms else None
+        self.loss_ratio = asked.loss_ratio
+        self.uneven = bool(asked.jitter_ms or asked.loss_ratio)
+        if asked.loss_ratio and not self.stride:
+            self.cursor, self.stride, _ = start_of_pair(draws.seed, *ends)
 
-    def set(self, delay_ms: float, jitter_ms: float, loss_ratio: float) -> None:
-        self.delay_ns = round(delay_ms * MS_NS)
-        self.jitter_ns = jitter_ms * MS_NS
-        self.loss_ratio = loss_ratio
-        self.uneven = bool(jitter_ms or loss_ratio)
-
-    def draw_delay_ns(self, draws: Draws) -> int | None:
-        """Draw the next frame's delay (>= 0); None if it is lost."""
-        self.cursor = cursor = (self.cursor + self.stride) & _MASK
-        if draws.uniform[cursor] < self.loss_ratio:
-            return None
-        return max(self.delay_ns + int(self.jitter_ns * draws.normal[cursor]), 0)
-
-
-def mix(word: int) -> int:
-    """Return a 64-bit word in which every bit depends on every bit of ``word``: splitmix64's step.
-
-    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, Figure 10.
-    """
-    word = (word + 0x9E3779B97F4A7C15) & _WORD
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
-    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
-    return word ^ word >> 31
+    def draw_delay_ns(self, draws: Draws, at_ns: int) -> int | None:
+        """Draw the delay (>= 0) of a frame that enters at an instant; None if it is lost."""
+        if self.loss_ratio:
+            self.cursor = cursor = (self.cursor + self.stride) & TABLE_MASK
+            if draws.uniform[cursor] < self.loss_ratio:
+                return None
+        return self.delay_ns if self.jitter is None else self.delay_ns + self.jitter.offset_ns(at_ns)
 
 
 class Route(dict[bytes, Pair]):
@@ -164,10 +155,16 @@ class Route(dict[bytes, Pair]):
 class EmulatedNetwork:
     """All hosts' links, and the configuration of every pair."""
 
-    def __init__(self, asked: Matrix, seed: int) -> None:
-        """Start without hosts. ``asked`` is (3, n, n): delay_ms, jitter_ms and loss_ratio from row to column."""
+    def __init__(self, asked: Matrix, seed: int, correlation_ms: float = CORRELATION_MS) -> None:
+        """Start without hosts.
+
+        Args:
+            asked: (3, n, n) delay_ms, jitter_ms and loss_ratio from row to column.
+            seed: of loss and jitter.
+            correlation_ms: of jitter.
+        """
         self.links: list[AccessLink] = []
-        self.draws = Draws(seed)
+        self.draws = Draws(seed, correlation_ms)
         self._asked = asked
         self._addresses: list[bytes] = []
         self._host_of: dict[bytes, int] = {}
@@ -201,10 +198,8 @@ class EmulatedNetwork:
         for each in self._changes:
             if each.reaches_pair(source, destination):
                 asked = each.change.alter(asked)
-        pair.set(asked.delay_ms, asked.jitter_ms, asked.loss_ratio)
+        pair.set(asked, self.draws)
         pair.dead_end = "cut" if asked.is_cut else None
-        if pair.uneven:
-            pair.seed(self.draws.seed)
         self.links[source].route[address] = pair
         return pair
 
@@ -222,6 +217,11 @@ class EmulatedNetwork:
         """Change a host's access link."""
         self._access[host] = (up, down)
         self._set_rates(host)
+
+    def set_zero(self, zero_ns: int) -> None:
+        """Let jitter count from this instant. Each pair is made again when its next frame comes."""
+        self.draws.jitter.zero_ns = zero_ns
+        self._forget_all()
 
     def change(self, changes: tuple[Reach, ...]) -> None:
         """Let these changes hold, and no others. Each pair is made again when its next frame comes."""

@@ -186,7 +186,8 @@ class Plane:
             self._control.send(commands.encode(reply))
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
-        network = make_network(commands.unwrap_matrices(descriptors[0]), command.seed, command.fault)
+        asked = commands.unwrap_matrices(descriptors[0])
+        network = make_network(asked, command.seed, command.fault, command.jitter_correlation_ms)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device)
@@ -218,6 +219,7 @@ class Plane:
         return Reply()
 
     def _schedule(self, command: commands.Schedule, descriptors: list[int]) -> Reply:
+        self.forwarder.network.set_zero(command.zero_ns)
         changes = decode_changes(commands.unwrap(descriptors[0]))
         self._upcoming = Upcoming(changes, len(self._links), command.zero_ns)
         return Reply()
