@@ -49,7 +49,7 @@ class Firsts:
 class LateFirstsNetwork(EmulatedNetwork):
     """A network with that fault. Only first frames look up their route, so later ones cost nothing."""
 
-    def __init__(self, asked: Matrix, seed: int, correlation_ms: float, fault: LateFirsts) -> None:
+    def __init__(self, asked: Matrix, seed: int, fault: LateFirsts, correlation_ms: float = CORRELATION_MS) -> None:
         super().__init__(asked, seed, correlation_ms)
         self._firsts = Firsts(fault)
 
@@ -201,7 +201,7 @@ def make_network(
 ) -> EmulatedNetwork:
     """Return a network, with the fault if it is one of networks."""
     if isinstance(fault, LateFirsts):
-        return LateFirstsNetwork(asked, seed, correlation_ms, fault)
+        return LateFirstsNetwork(asked, seed, fault, correlation_ms)
     return EmulatedNetwork(asked, seed, correlation_ms)
 
 
