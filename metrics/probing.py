@@ -99,7 +99,7 @@ def without_changes(rows: pa.Table, changes: PairChanges) -> pa.Table:
         return rows
     at_ns = rows["at_ns"].to_numpy()
     until_ns = at_ns + (rows["asked_rtt_ms"].to_numpy() * _MS_NS).astype(np.int64) + 1_000_000_000
-    met = changes.meet(rows["src"].to_numpy(), rows["dst"].to_numpy(), at_ns, until_ns)
+    met = changes.meet(rows["src"].to_numpy(), rows["dst"].to_numpy(), at_ns, until_ns, which="links")
     return rows.filter(pa.array(~met))
 
 

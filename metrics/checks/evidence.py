@@ -157,6 +157,7 @@ class Transits(Struct, frozen=True):
     losses: Losses | Absent
     jitter: Jitter | Absent
     queues: Outcome | Absent  # packets through a link with a rate (total: all); dropped or kept against its queue fail
+    degraded: "Transits | None" = None  # packets that left while a fault had changed their link; None = no fault does
 
 
 class LinkFrames(Struct, frozen=True):

@@ -1,6 +1,10 @@
 """Were publications, round trips, packets and first packets what was asked for?"""
 
+from collections.abc import Callable
+from functools import wraps
 from math import sqrt
+
+from msgspec.structs import replace
 
 from metrics.checks.evidence import Emulation, Publications, Timed, Transits
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
@@ -172,7 +176,46 @@ for _phase in ("before", "after"):
         return few_late(HOST_ERROR, worst.of_limit, sweep.hosts, detail, worst.late, 0, emulation.hosts)
 
 
+_JudgeTransits = Callable[[Transits], Judgement | Absent]
+
+
+def also_degraded(judge: _JudgeTransits) -> _JudgeTransits:
+    """Have a rule judge, apart, the packets that left while a fault had changed their link; the run fails with either.
+
+    A fault of some pairs, or of some seconds, would be lost among all packets.
+    """
+
+    @wraps(judge)
+    def judge_both(transits: Transits) -> Judgement | Absent:
+        plain = judge(transits)
+        degraded = Absent("") if transits.degraded is None else judge(transits.degraded)
+        if isinstance(degraded, Absent):
+            return plain
+        degraded = replace(degraded, detail=f"while faults changed links: {degraded.detail or 'as asked for'}")
+        return degraded if isinstance(plain, Absent) else _join(plain, degraded)
+
+    return judge_both
+
+
+def _join(one: Judgement, other: Judgement) -> Judgement:
+    """Join two judgements of the same rule. Of a failed one the figures are shown, and stalls must explain it."""
+    decisive = [each for each in (one, other) if each.failed] or [one, other]
+    worst = max(decisive, key=lambda each: each.worst / (each.limit.value or 1.0))
+    late = [each.late for each in decisive if each.late is not None]
+    return Judgement(
+        one.tested + other.tested,
+        one.failed + other.failed,
+        worst.worst,
+        worst.limit,
+        "; ".join(each.detail for each in (one, other) if each.detail),
+        Late(sum(each.samples for each in late), sum(each.explained for each in late)) if late else None,
+        sum(each.allowed for each in decisive),
+        sum(each.tested if each.material is None else each.material for each in (one, other)),
+    )
+
+
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
+@also_degraded
 def wire_delay(transits: Transits) -> Judgement | Absent:
     """Fails if more than 1 % of the packets without jitter, between hosts without access rate, took over
     ``verdict.wire_error_p99_ms`` more or less than the delay asked for. Of fewer than 100 packets one may.
@@ -185,6 +228,7 @@ def wire_delay(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", INVALID, JITTER, things="packets", floor=0.9)
+@also_degraded
 def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets with jitter, of whose error only what exceeds {0} counts.
 
@@ -236,6 +280,7 @@ def access_queue(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)
+@also_degraded
 def packets_arrive(transits: Transits) -> Judgement | Absent:
     """Fails if a packet left its host and never arrived although no loss was asked for, or arrived and never left.
 
@@ -251,6 +296,7 @@ def packets_arrive(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", INVALID, LOSS_P, LOSS_TOLERANCE)
+@also_degraded
 def packet_loss(transits: Transits) -> Judgement | Absent:
     """Fails if the number of lost packets, where loss was asked for, is less likely than {0} (binomial; one-sided, in
     either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair, with
@@ -290,6 +336,7 @@ def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
 
 
 @RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD)
+@also_degraded
 def jitter(transits: Transits) -> Judgement | Absent:
     """Fails if the mean of the packets' delays under jitter is further from the mean delay asked for than {0} plus
     5 % of the jitter, or their standard deviation further from the one asked for than {1}, beyond what chance explains

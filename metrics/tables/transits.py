@@ -59,7 +59,7 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
         _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
     )
     exit_ns, is_full = _leave(sent, came_ns >= 0, sources.access)
-    delay_ms = find_asked(sources.pairs, "delay_ms", sent["src_node"], sent["dst_node"]).to_numpy()
+    delay_ms = find_asked(sources.pairs, "delay_ms", sent["src_node"], sent["dst_node"], sent["ts_ns"]).to_numpy()
     columns = {
         "src_node": sent["src_node"],
         "dst_node": sent["dst_node"],

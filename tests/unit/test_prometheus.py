@@ -29,8 +29,8 @@ def test_one_failed_scrape_per_scheduled_crash_is_explained():
     failed = {"peer/172.16.0.1:9100": 3, "peer/172.16.0.2:9100": 1, "agent/172.16.255.254:9102": 1}
     schedule = [Crash(1, 0), Join(2, 0, ()), Vanish(3, 0), Leave(4, 1)]
     places = {0: ("172.16.0.1", 9100), 1: ("172.16.0.2", 9100)}
-    assert unexplained_failures(ScrapeCounts({}, failed), schedule, places) == failed | {"peer/172.16.0.1:9100": 1}
-    assert unexplained_failures(ScrapeCounts({}, {"peer/172.16.0.1:9100": 2}), schedule, places) == {}
+    assert unexplained_failures(ScrapeCounts({}, failed), schedule, places, {}) == failed | {"peer/172.16.0.1:9100": 1}
+    assert unexplained_failures(ScrapeCounts({}, {"peer/172.16.0.1:9100": 2}), schedule, places, {}) == {}
 
 
 @pytest.mark.parametrize(
