@@ -5,9 +5,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from harness.stages.prometheus import ScrapeCounts, ScrapeWindow, judge_scrapes, name_target, unexplained_failures
+from harness.stages.prometheus import (
+    ScrapeCounts,
+    ScrapeWindow,
+    count_paused,
+    judge_scrapes,
+    name_target,
+    unexplained_failures,
+)
 from metrics.prometheus import Target, graph_url, write_config
 from peer.core.schedule import Crash, Join, Leave, Vanish
+from topologies.timeline import Change
 
 TARGETS = [
     Target("peer", "172.16.0.1", 9100, {"node": "0", "city": "Oslo"}),
@@ -66,3 +74,12 @@ def test_a_graph_shows_the_time_of_the_run():
     assert query["g1.expr"] == ['rate(b{job="c"}[10s])']
     assert query["g0.range_input"] == ["90s"]
     assert query["g0.end_input"] == ["2023-11-14 22:13:20"]
+
+
+def test_scrapes_of_a_paused_peer_may_fail_as_often_as_they_are_due() -> None:
+    pause = Change(0, 0, 3_000_000_000, paused=(4, 5))
+    paused = count_paused([pause, Change(0, 1, 9, sources=(4,), is_cut=True)], {4: 0, 5: 1}, interval_s=1.0)
+    assert paused == {0: 4, 1: 4}
+    places = {0: ("172.16.0.1", 9100)}
+    failed = {"peer/172.16.0.1:9100": 5}
+    assert unexplained_failures(ScrapeCounts({}, failed), [], places, paused) == {"peer/172.16.0.1:9100": 1}
