@@ -139,7 +139,8 @@ def _cross(before: Asked, link: Link) -> Asked:
 
 def join_jitters(one: float, other: float) -> float:
     """Return the standard deviation of the sum of two independent delays; of arrays, that of each element."""
-    return (one * one + other * other) ** 0.5
+    joined: float = (one * one + other * other) ** 0.5
+    return joined
 
 
 def join_losses(one: float, other: float) -> float:

@@ -55,7 +55,8 @@ FEWEST_LOSSES = 10
 def publish_lag(publications: Publications) -> Judgement | Absent:
     """Fails if more than 1 % of the publications came over {0} later than scheduled.
 
-    A late publication is an event loop that does not keep up.
+    A late publication is an event loop that does not keep up. Publications that met a pause of their peer, or the
+    second after it, do not count.
 
     Late: a publication; scheduled, published.
     """
@@ -220,7 +221,9 @@ def wire_delay(transits: Transits) -> Judgement | Absent:
     """Fails if more than 1 % of the packets without jitter, between hosts without access rate, took over
     ``verdict.wire_error_p99_ms`` more or less than the delay asked for. Of fewer than 100 packets one may.
 
-    Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile.
+    Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile. Packets
+    that left while a fault had changed their link are judged apart, in the same way
+    ([faults.md](faults.md#what-the-checks-make-of-faults)).
 
     Late: a packet; due, arrived.
     """

@@ -6,7 +6,7 @@
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import erf, exp, pi, sqrt
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -131,7 +131,7 @@ def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
     }
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
-    timed = {
+    timed: dict[str, Any] = {
         kind: Timed(arrived[kind], spreads[kind], counts.bounded if kind == "rated" else 0)
         if arrived[kind]
         else Absent(reasons[kind])
@@ -262,7 +262,7 @@ class JudgedTransits:
     @cached_property
     def _of_state(self) -> Bools:
         """Packets of links that faults had changed, or had not."""
-        return self._changes.alters(self.src, self.dst, self.sent_ns) == self.is_degraded
+        return np.asarray(self._changes.alters(self.src, self.dst, self.sent_ns) == self.is_degraded)
 
     @property
     def _disturbed(self) -> Bools:

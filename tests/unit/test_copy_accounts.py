@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.asked import PairChanges
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.consistency import CHURN_MARGIN, SETTLE
 from metrics.checks.evidence import LateCounts
@@ -69,6 +70,7 @@ class Case:
             "processing_ns": {},
             "approximate": False,
             "stalls": Stalls(*np.empty((2, 0, 2), np.int64)),
+            "changes": PairChanges((), 0),
         }
         places = {name: self.folder / name for name in staged}
         with InProcess(1) as executor:

@@ -84,7 +84,8 @@ def test_when_standard_input_ends_everything_goes_on(passed: int) -> None:
     stopped, resumed = (
         {process for name, process in machine.signals if name == each} for each in ("SIGSTOP", "SIGCONT")
     )
-    assert stopped == resumed and bool(stopped) == bool(passed)
+    assert stopped == resumed
+    assert bool(stopped) == bool(passed)
 
 
 def test_a_process_that_has_ended_gets_no_signal() -> None:
