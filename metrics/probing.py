@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
-from metrics.asked import NOTHING_ASKED, Floats, PairChanges, RoundTrips, of_pairs
+from metrics.asked import NOTHING_ASKED, Floats, RoundTrips, of_pairs
+from metrics.changes import PairChanges
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.checks.consistency import CHURN_MARGIN, SETTLE
 from metrics.checks.evidence import Accounts, LateCounts
 from metrics.executors import Executor

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import FOREVER_NS, PairChanges
+from metrics.changes import FOREVER_NS, PairChanges
 from metrics.checks.consistency import TOLD
 from metrics.pcap.walk import Bools, Ints
 from metrics.tables.columns import numbers
@@ -15,7 +15,7 @@ def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
 
     A cut of one direction breaks connections, too, since acknowledgements are lost. The frames were sent, or their
     stream still worked, at most a round trip and ``TOLD`` before the cut or the pause, and they were sent before
-    ``metrics.asked.BREAK_NS`` after it. A frame that lies before one that was read is not explained.
+    ``metrics.changes.BREAK_NS`` after it. A frame that lies before one that was read is not explained.
 
     Args:
         unread: (n,) the frames.

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.asked import PairChanges, find_asked
+from metrics.asked import find_asked
+from metrics.changes import PairChanges
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.checks.evidence import LinkFrames, Links, Matching
 from metrics.executors import Executor
 from metrics.pcap.schemas import CONNS as CAPTURED

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.checks.consistency import DELAY_AGREEMENT_P99
 from metrics.checks.evidence import Outcome, Spread
 from metrics.checks.network import PUBLISH_LAG_P99

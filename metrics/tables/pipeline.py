@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries, read_behaviours
-from metrics.asked import Access, PairChanges, read_changes
+from metrics.asked import Access
+from metrics.changes import PairChanges, read_changes
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
 from metrics.checks.rule import Absent

@@ -22,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import PairChanges, find_asked, find_queues
+from metrics.asked import find_asked, find_queues
+from metrics.changes import PairChanges
 from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
 from metrics.storage import Place

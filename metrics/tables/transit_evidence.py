@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from metrics.asked import Access, PairChanges, find_asked
+from metrics.asked import Access, find_asked
+from metrics.changes import PairChanges
 from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
@@ -347,7 +348,7 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
     plain = JudgedTransits(rules, rows)
     write_share({"pairs": _count_pairs(plain)}, {"pairs": pairs}, share)
     weighed = [_weigh_some(plain, f"{share.name}", folder)]
-    if PairChanges.staged(rules.pairs).degrade:
+    if PairChanges.staged(rules.pairs).degrades:
         weighed.append(_weigh_some(JudgedTransits(rules, rows, degraded=True), f"degraded-{share.name}", folder))
     return weighed
 

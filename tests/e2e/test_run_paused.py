@@ -1,7 +1,5 @@
 """One experiment file with a pause on two testbeds: no paused peer does anything meanwhile, and the run is valid."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.e2e.run_experiment import EXPERIMENT, Finished, finish, speaks_of_load, start

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from metrics.asked import ASKED, GRACE_NS, PairChanges
+from metrics.asked import ASKED
+from metrics.changes import GRACE_NS, PairChanges
 from metrics.checks import check_run
 from metrics.rundir import FAILED, INVALID, PASSED, Check
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS

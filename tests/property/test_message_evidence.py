@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
 from metrics.measures.distribution import Distribution

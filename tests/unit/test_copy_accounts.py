@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.consistency import CHURN_MARGIN, SETTLE
 from metrics.checks.evidence import LateCounts

@@ -48,7 +48,7 @@ def performed(machine: Machine, *changes: Change) -> Iterator[list[int]]:
     """Let the pauses pass; the number of instants that were noted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pauser, "find_processes", machine.find)
-        patch.setattr(pauser, "_input_ends", machine.input_ends)
+        patch.setattr(pauser, "input_ends", machine.input_ends)
         patch.setattr(os, "kill", machine.kill)
         file = os.memfd_create("applied")
         pauses = Pauses(Orders(0, 1.0, SHELLS, changes), file)
@@ -77,7 +77,7 @@ def test_a_process_that_appears_at_the_instant_is_stopped_and_goes_on_too() -> N
 
 
 @pytest.mark.parametrize("passed", [0, 1, 2])
-def test_when_standard_input_ends_everything_goes_on(passed: int) -> None:
+def test_when_standardinput_ends_everything_goes_on(passed: int) -> None:
     machine = Machine(ends_before=passed)
     with performed(machine, FIRST, SECOND) as applied:
         assert len(applied) == passed

@@ -112,10 +112,10 @@ class Pauses:
         for at_ns in self._timeline.instants:
             paused = self._timeline.paused(at_ns)
             begin, end = paused - self._stopped.keys(), self._stopped.keys() - paused
-            if _input_ends(self._clock.left_s(at_ns) - AHEAD_S):
+            if input_ends(self._clock.left_s(at_ns) - AHEAD_S):
                 return
             found = {host: self._find(host) for host in begin}
-            if _input_ends(self._clock.left_s(at_ns)):
+            if input_ends(self._clock.left_s(at_ns)):
                 return
             self._resume(end)
             for host, processes in found.items():
@@ -124,7 +124,7 @@ class Pauses:
             os.write(self._file, b"%d\n" % self._clock.now_ns())
             for host in begin:
                 self._stop_late(host)
-        _input_ends(None)
+        input_ends(None)
 
     def resume_all(self) -> None:
         """Let everything go on."""
@@ -151,7 +151,7 @@ def send(processes: Collection[int], number: signal.Signals) -> None:
             os.kill(process, number)
 
 
-def _input_ends(timeout_s: float | None) -> bool:
+def input_ends(timeout_s: float | None) -> bool:
     """Wait for the end of standard input, at most for a time; None = without limit."""
     came, _, _ = select.select([0], [], [], None if timeout_s is None else max(timeout_s, 0.0))
     return bool(came)
