@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
-from metrics.asked import FOREVER_NS, read_cuts
+from metrics.changes import FOREVER_NS, changes_of_nodes
 from metrics.host_captures import read_seen
 from metrics.pcap.records import TX
 from metrics.rundir import RunDir
@@ -128,8 +128,8 @@ def count_crossing(run_dir: Path) -> int:
         if seen is None:
             raise ValueError(f"{run_dir}: no packet of host {host}")
         there = seen.keys[:, 19].astype(int) - 1  # host n has the address 10.0.0.(n + 1)
-        for cut in read_cuts(run):
-            if host in cut.sources:
+        for cut in changes_of_nodes(run):
+            if cut.is_cut and host in cut.sources:
                 to_ns = FOREVER_NS if cut.to_ns is None else cut.to_ns
                 inside = (seen.at_ns >= cut.from_ns) & (seen.at_ns < to_ns)
                 crossing += int((inside & (seen.tap == TX) & np.isin(there, cut.destinations)).sum())

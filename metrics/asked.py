@@ -1,27 +1,26 @@
 """What was asked of the network between two nodes at an instant: the only reader of it in the analysis.
 
 ``stage_asked`` writes what was asked of all pairs of nodes, which may be 100 million, as matrices that tasks map;
-``find_asked`` looks pairs up in them.
+``find_asked`` looks pairs up in them. ``metrics.changes`` has what faults change.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from msgspec.structs import replace
 from numpy.lib.format import open_memmap
 
+from metrics.changes import PairChanges, changes_of_nodes
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
-from metrics.rundir.files import CHANGES_FILE, FAULTS_FILE
+from metrics.rundir.files import CHANGES_FILE
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
 from topologies.model import Underlay
-from topologies.timeline import Change, decode_changes, encode_changes, instants_of
+from topologies.timeline import encode_changes
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
@@ -32,19 +31,6 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 
 _QUEUES: Final = "queue_ms"
 """What is staged of every node: how long a packet may wait at its access link up and down, 0 = the link has no rate."""
-
-_CHANGES: Final = CHANGES_FILE
-
-Which = Literal["any", "cut", "settling", "other"]
-"""Which changes ``PairChanges.meet`` looks for."""
-
-MOST_BACKOFF_NS: Final = 120_000_000_000
-"""The longest interval between two retransmissions of Linux's TCP."""
-
-GRACE_NS: Final = 1_000_000_000
-"""How long packets keep the order of those before a change."""
-
-FOREVER_NS: Final = (1 << 63) - 1
 
 _MS: Final = 1e6
 
@@ -63,7 +49,7 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
     with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
         np.save(file, queue_ms)
     if changes := changes_of_nodes(run):
-        with whole(pairs / _CHANGES) as attempt:
+        with whole(pairs / CHANGES_FILE) as attempt:
             attempt.write_bytes(encode_changes(changes))
     for name in ASKED:
         matrix = getattr(underlay, name)
@@ -76,7 +62,7 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
             asked.flush()
 
 
-def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> pa.Array:
+def find_asked(pairs: Place, name: str, source: Column, destination: Column, at_ns: "Column | None" = None) -> pa.Array:
     """Return what was asked of pairs of nodes; null where one has no number, or one that no node has.
 
     Args:
@@ -84,11 +70,14 @@ def find_asked(pairs: Place, name: str, source: Column, destination: Column) -> 
         name: one of ``ASKED``.
         source: (n,) the nodes that send.
         destination: (n,) the nodes that receive.
+        at_ns: (n,) the instants, at which faults may have changed it; null, or None for all = without faults.
     """
     matrix = map_array(pairs / f"{name}.npy")
     rows, columns = (_numbers(nodes) for nodes in (source, destination))
     known = (np.minimum(rows, columns) >= 0) & (np.maximum(rows, columns) < len(matrix))
     values = matrix[np.where(known, rows, 0), np.where(known, columns, 0)]
+    if at_ns is not None:
+        values = PairChanges.staged(pairs).alter(name, values, rows, columns, _numbers(at_ns))
     return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
 
 
@@ -135,132 +124,6 @@ class Access:
     def link(self, side: int, node: int) -> tuple[float, int]:
         """Return the time to send a byte ``UP`` or ``DOWN``, and the longest time that a packet may wait."""
         return self.byte_ns[side][node], self.queue_ns[side][node]
-
-
-class PairChanges:
-    """When faults change what is asked of the pairs of some hosts, or nodes.
-
-    Args:
-        changes: their instants are those of the run's clock.
-        size: how many hosts, or nodes, there are.
-    """
-
-    def __init__(self, changes: Sequence[Change], size: int) -> None:
-        self._changes = [(change, *_members(change, size)) for change in changes]
-        self._size = size
-
-    @classmethod
-    def of(cls, run: RunDir) -> Self:
-        """Read those of the hosts of a run; a run without faults has none."""
-        return cls(read_changes(run), run.underlay.size)
-
-    @classmethod
-    def staged(cls, pairs: Place) -> Self:
-        """Read those of the nodes from the folder of ``stage_asked``."""
-        path = pairs / _CHANGES
-        if not path.exists():
-            return cls((), 0)
-        return cls(decode_changes(path.read_bytes()), map_array(pairs / f"{_QUEUES}.npy").shape[1])
-
-    def __bool__(self) -> bool:
-        return bool(self._changes)
-
-    def meet(self, source: Ints, destination: Ints, from_ns: Ints, to_ns: Ints, *, which: Which = "any") -> Bools:
-        """Return which spans of time a change meets that concerns a pair, in either direction, (n,).
-
-        Args:
-            source: (n,) -1 for none.
-            destination: (n,) likewise.
-            from_ns: (n,) the first instants.
-            to_ns: (n,) the last instants.
-            which: ``cut``: only cuts. ``settling``: only cuts, and each lasts as long again, at most
-                ``MOST_BACKOFF_NS``: TCP retransmits at intervals that double (RFC 6298), so after a cut of a second it
-                may wait for another one. ``other``: only changes that cut nothing, and each lasts ``GRACE_NS`` longer.
-        """
-        met = np.zeros(len(source), np.bool_)
-        for change, concerned in self._concerning(source, destination):
-            if which == "any" or change.is_cut != (which == "other"):
-                met |= concerned & (from_ns < _end_ns(change, which)) & (to_ns >= change.from_ns)
-        return met
-
-    def first_cut_ns(self, source: Ints, destination: Ints, from_ns: Ints) -> Ints:
-        """Return when the first cut of each pair begins that ends, and has settled, after ``from_ns``.
-
-        ``FOREVER_NS`` if there is none.
-        """
-        first_ns = np.full(len(source), FOREVER_NS)
-        for change, concerned in self._concerning(source, destination):
-            if change.is_cut:
-                later = concerned & (from_ns < _end_ns(change, "settling"))
-                first_ns[later] = np.minimum(first_ns[later], change.from_ns)
-        return first_ns
-
-    def _concerning(self, source: Ints, destination: Ints) -> Iterator[tuple[Change, Bools]]:
-        """Yield every change with the pairs that it concerns, in either direction, (n,)."""
-        known = (np.minimum(source, destination) >= 0) & (np.maximum(source, destination) < self._size)
-        src, dst = np.where(known, source, 0), np.where(known, destination, 0)
-        for change, sources, destinations, access in self._changes:
-            concerned = (sources[src] & destinations[dst]) | (sources[dst] & destinations[src])
-            yield change, known & (concerned | access[src] | access[dst])
-
-
-def _members(change: Change, size: int) -> tuple[Bools, Bools, Bools]:
-    """Return which hosts a change has as sources, as destinations, and with an access link, (size,) each."""
-    found = np.zeros((3, size), np.bool_)
-    for row, hosts in zip(found, (change.sources, change.destinations, (*change.up, *change.down)), strict=True):
-        row[list(hosts)] = True
-    return found[0], found[1], found[2]
-
-
-def _end_ns(change: Change, which: Which) -> int:
-    if change.to_ns is None:
-        return FOREVER_NS
-    later_ns = {"settling": min(change.to_ns - change.from_ns, MOST_BACKOFF_NS), "other": GRACE_NS}.get(which, 0)
-    return change.to_ns + later_ns
-
-
-def read_changes(run: RunDir) -> tuple[Change, ...]:
-    """Return the changes of a run between hosts, on its clock, at the instants at which they were applied.
-
-    An instant for which nothing was recorded is that asked for.
-    """
-    applied_ns = {line["asked_ns"]: line["applied_ns"] for line in run.lines(FAULTS_FILE)} if run.changes else {}
-    asked = (change.after(run.manifest.zero_ns) for change in run.changes)
-    return tuple(
-        replace(
-            change,
-            from_ns=applied_ns.get(change.from_ns, change.from_ns),
-            to_ns=None if change.to_ns is None else applied_ns.get(change.to_ns, change.to_ns),
-        )
-        for change in asked
-    )
-
-
-def changes_of_nodes(run: RunDir) -> tuple[Change, ...]:
-    """Return the same changes with nodes instead of hosts."""
-    nodes: dict[int, list[int]] = {}
-    for place in run.plan.placement:
-        nodes.setdefault(place.host, []).append(place.node)
-    return tuple(
-        replace(
-            change,
-            **{
-                name: tuple(node for host in getattr(change, name) for node in nodes.get(host, ()))
-                for name in ("sources", "destinations", "up", "down", "paused")
-            },
-        )
-        for change in read_changes(run)
-    )
-
-
-def asked_instants(run: RunDir) -> list[int]:
-    """Return when the network of a run was to change, in order, on the run's clock."""
-    return [run.manifest.zero_ns + at_ns for at_ns in instants_of(run.changes)]
-
-
-def read_cuts(run: RunDir) -> tuple[Change, ...]:
-    """Return the cuts among the changes between nodes."""
-    return tuple(change for change in changes_of_nodes(run) if change.is_cut)
 
 
 class RoundTrips(NamedTuple):

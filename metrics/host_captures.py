@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Struct
 
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.pcap.files import read_bytes, read_windows
 from metrics.pcap.flows import factorise
 from metrics.pcap.records import RX, TX, HostRule, Records, Selection

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
-from metrics.asked import NOTHING_ASKED, Floats, PairChanges, RoundTrips, of_pairs
+from metrics.asked import NOTHING_ASKED, Floats, RoundTrips, of_pairs
+from metrics.changes import PairChanges
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
@@ -99,7 +100,7 @@ def without_changes(rows: pa.Table, changes: PairChanges) -> pa.Table:
         return rows
     at_ns = rows["at_ns"].to_numpy()
     until_ns = at_ns + (rows["asked_rtt_ms"].to_numpy() * _MS_NS).astype(np.int64) + 1_000_000_000
-    met = changes.meet(rows["src"].to_numpy(), rows["dst"].to_numpy(), at_ns, until_ns)
+    met = changes.meet(rows["src"].to_numpy(), rows["dst"].to_numpy(), at_ns, until_ns, which="links")
     return rows.filter(pa.array(~met))
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
-from math import hypot
 from typing import TYPE_CHECKING, NamedTuple
 
 from topologies.jitter import CORRELATION_MS
@@ -138,10 +137,16 @@ def ask_path(links: Iterable[Link]) -> Asked:
 def _cross(before: Asked, link: Link) -> Asked:
     return Asked(
         before.delay_ms + link.delay_ms,
-        hypot(before.jitter_ms, link.jitter_ms),
+        join_jitters(before.jitter_ms, link.jitter_ms),
         join_losses(before.loss_ratio, link.loss_ratio),
         before.is_cut or link.is_cut,
     )
+
+
+def join_jitters(one: float, other: float) -> float:
+    """Return the standard deviation of the sum of two independent delays; of arrays, that of each element."""
+    joined: float = (one * one + other * other) ** 0.5
+    return joined
 
 
 def join_losses(one: float, other: float) -> float:

@@ -9,13 +9,12 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from math import hypot
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from topologies.network import Asked, Link, Network, ask_path, join_losses
+from topologies.network import Asked, Link, Network, ask_path, join_jitters, join_losses
 
 
 class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -66,11 +65,11 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
         return replace(self, from_ns=self.from_ns + zero_ns, to_ns=to_ns)
 
     def alter(self, link: Link) -> Link:
-        """Return a link with this change."""
+        """Return a link with this change; its delay, jitter and loss may be arrays."""
         limits = [rate for rate in (link.rate_mbit, self.rate_mbit) if rate]
         return Link(
             delay_ms=link.delay_ms * self.delay_factor,
-            jitter_ms=hypot(link.jitter_ms, self.jitter_ms),
+            jitter_ms=join_jitters(link.jitter_ms, self.jitter_ms),
             loss_ratio=join_losses(link.loss_ratio, self.loss_ratio),
             rate_mbit=min(limits, default=0.0),
             queue_ms=link.queue_ms,

@@ -17,6 +17,9 @@ PLANE_PRIORITY = 10
 WATCHDOG_PRIORITY = PLANE_PRIORITY + 1
 """Above everything that the testbed runs, below whatever else could keep the data plane from its processor."""
 
+PAUSER_PRIORITY = PLANE_PRIORITY - 1
+"""That of the process which pauses peers: above all peers, and it must not delay frames."""
+
 _NICEST = "19"
 _ATTEMPTS, _PAUSE_S = 20, 0.15
 """The kernel accepts one change per 0.1 s from unprivileged users."""

@@ -25,6 +25,7 @@ from harness.stages import manifest
 from harness.stages.prometheus import (
     Prometheus,
     ScrapeWindow,
+    count_paused,
     judge_scrapes,
     start_prometheus,
     unexplained_failures,
@@ -68,6 +69,7 @@ class Execution:
         self.run_dir = run_dir
         planned = read_plan(run_dir)
         self.plan = planned.plan
+        self.changes = planned.changes
         self.description = TESTBEDS[self.plan.experiment.testbed]
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
@@ -221,7 +223,9 @@ class Execution:
         window = ScrapeWindow(end_s - zero_s, zero_s - started_s, self.plan.experiment.prometheus.scrape_interval_s)
         schedule = decode_schedule((self.run_dir / SCHEDULE_FILE).read_bytes())
         places = {site.node: site.metrics for site in self.testbed.sites() if site.metrics is not None}
-        unexplained = unexplained_failures(counts, schedule, places)
+        nodes = {place.host: place.node for place in self.plan.placement}
+        interval_s = window.interval_s / self.clock.dilation
+        unexplained = unexplained_failures(counts, schedule, places, count_paused(self.changes, nodes, interval_s))
         self.problems += [("suspect", text) for text in judge_scrapes(counts, window, targets, unexplained)]
 
     def longest_s(self) -> float:

@@ -28,6 +28,7 @@ from metrics.rundir import open_log
 from metrics.rundir.files import PROMETHEUS_FOLDER, PROMETHEUS_LOG
 from peer.core.identifiers import NodeId
 from peer.core.schedule import Action, Crash, Vanish
+from topologies.timeline import Change
 
 LOOPBACK = "127.0.0.1"
 START_S = 30.0
@@ -115,18 +116,41 @@ def judge_scrapes(
 
 
 def unexplained_failures(
-    counts: ScrapeCounts, schedule: Iterable[Action], places: Mapping[NodeId, tuple[str, int]]
+    counts: ScrapeCounts,
+    schedule: Iterable[Action],
+    places: Mapping[NodeId, tuple[str, int]],
+    paused: Mapping[NodeId, int],
 ) -> Counter[str]:
-    """Return the failed scrapes by target without one per scheduled crash of a peer: its next process may be starting.
+    """Return the failed scrapes by target without those of paused peers, and one per scheduled crash of a peer.
+
+    After a crash the peer's next process may be starting.
 
     Args:
         counts: what the server counted.
         schedule: the run's.
         places: node -> address and port of its metrics.
+        paused: node -> how many scrapes its pauses may make fail (``count_paused``).
     """
     crashes = Counter(action.node for action in schedule if isinstance(action, Crash | Vanish))
-    restarts = {f"peer/{host}:{port}": crashes[node] for node, (host, port) in places.items()}
-    return Counter(counts.failed_by_target) - Counter(restarts)
+    expected = crashes + Counter(paused)
+    explained = {f"peer/{host}:{port}": expected[node] for node, (host, port) in places.items()}
+    return Counter(counts.failed_by_target) - Counter(explained)
+
+
+def count_paused(changes: Iterable[Change], nodes: Mapping[int, NodeId], interval_s: float) -> Counter[NodeId]:
+    """Return how many scrapes of each node are due while its peer is paused, at most.
+
+    Args:
+        changes: of the run.
+        nodes: host -> its node.
+        interval_s: the virtual time between two scrapes.
+    """
+    counts: Counter[NodeId] = Counter()
+    for change in changes:
+        for host in change.paused:
+            assert change.to_ns is not None, "pauses end at the stop of the run"
+            counts[nodes[host]] += int((change.to_ns - change.from_ns) / 1e9 / interval_s) + 1
+    return counts
 
 
 class Prometheus:

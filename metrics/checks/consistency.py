@@ -120,8 +120,8 @@ def frames_arrived(frames: evidence.Outcome) -> Judgement:
     """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
     the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
     most as long after it (60 s after a silent crash), to a sender's own crash at the latest; and no later frame of its
-    stream was read. A cut that a fault makes between the two nodes excuses frames likewise, until 30 s after it. Such
-    frames count neither here nor in ``frame_sets``; all others of their connections do, and all checks have these.
+    stream was read. A cut between the two nodes, or a pause of either, excuses frames likewise, until 30 s after it.
+    Such frames count neither here nor in ``frame_sets``; all others of their connections do, and all checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.
@@ -245,7 +245,8 @@ def delay_agreement(inside: evidence.Spread) -> Judgement:
 
     It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
     with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
-    TCP held back the copy that left first ([below](#waits-for-tcp)).
+    TCP held back the copy that left first ([below](#waits-for-tcp)). Deliveries that met a pause of their first or last
+    peer, or the second after it, do not count.
 
     Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
     the last host, whose shares are not known.

@@ -164,6 +164,7 @@ class Transits(Struct, frozen=True):
     queues: Outcome | Absent  # packets through a link with a rate (total: all); dropped or kept against its queue fail
     wrong_rates: WrongLinks = WrongLinks()  # links by the delays of their packets
     wrong_queues: WrongLinks = WrongLinks()  # links by the packets that were dropped or kept
+    degraded: "Transits | None" = None  # packets that left while a fault had changed their link; None = no fault does
 
 
 class LinkFrames(Struct, frozen=True):

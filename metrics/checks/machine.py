@@ -70,7 +70,8 @@ def receive_delay(receive: Spread) -> Judgement:
     """Fails if ``d_rcv`` of more than 1 % of the frames exceeds {0}.
 
     Between a packet's arrival at a host and the peer's read lies nothing but the wait for a processor. An idle machine
-    shows 0.1 to 1 ms; {0} is about a tenth of a typical WAN delay.
+    shows 0.1 to 1 ms; {0} is about a tenth of a typical WAN delay. What met a pause of the peer, or the second after
+    it, counts neither here nor in ``send_delay`` and the checks of single nodes.
 
     Late: a frame; ``tap_rx_ns``, ``log_recv_ns``.
     """

@@ -1,5 +1,8 @@
 """Were publications, round trips, packets and first packets what was asked for?"""
 
+from collections.abc import Callable
+from functools import wraps
+
 from msgspec.structs import replace
 
 from metrics.checks.evidence import Emulation, Publications, Timed, Transits, WrongLinks
@@ -50,7 +53,8 @@ FEWEST_LOSSES = 10
 def publish_lag(publications: Publications) -> Judgement | Absent:
     """Fails if more than 1 % of the publications came over {0} later than scheduled.
 
-    A late publication is an event loop that does not keep up.
+    A late publication is an event loop that does not keep up. Publications that met a pause of their peer, or the
+    second after it, do not count.
 
     Late: a publication; scheduled, published.
     """
@@ -171,12 +175,53 @@ for _phase in ("before", "after"):
         return few_late(HOST_ERROR, worst.of_limit, sweep.hosts, detail, worst.late, 0, emulation.hosts)
 
 
+_JudgeTransits = Callable[[Transits], Judgement | Absent]
+
+
+def also_degraded(judge: _JudgeTransits) -> _JudgeTransits:
+    """Have a rule judge, apart, the packets that left while a fault had changed their link; the run fails with either.
+
+    A fault of some pairs, or of some seconds, would be lost among all packets.
+    """
+
+    @wraps(judge)
+    def judge_both(transits: Transits) -> Judgement | Absent:
+        plain = judge(transits)
+        degraded = Absent("") if transits.degraded is None else judge(transits.degraded)
+        if isinstance(degraded, Absent):
+            return plain
+        degraded = replace(degraded, detail=f"while faults changed links: {degraded.detail or 'as asked for'}")
+        return degraded if isinstance(plain, Absent) else _join(plain, degraded)
+
+    return judge_both
+
+
+def _join(one: Judgement, other: Judgement) -> Judgement:
+    """Join two judgements of the same rule. Of a failed one the figures are shown, and stalls must explain it."""
+    decisive = [each for each in (one, other) if each.failed] or [one, other]
+    worst = max(decisive, key=lambda each: each.worst / (each.limit.value or 1.0))
+    late = [each.late for each in decisive if each.late is not None]
+    return Judgement(
+        one.tested + other.tested,
+        one.failed + other.failed,
+        worst.worst,
+        worst.limit,
+        "; ".join(each.detail for each in (one, other) if each.detail),
+        Late(sum(each.samples for each in late), sum(each.explained for each in late)) if late else None,
+        sum(each.allowed for each in decisive),
+        sum(each.tested if each.material is None else each.material for each in (one, other)),
+    )
+
+
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
+@also_degraded
 def wire_delay(transits: Transits) -> Judgement | Absent:
     """Fails if more than 1 % of the packets without jitter, between hosts without access rate, took over
     ``verdict.wire_error_p99_ms`` more or less than the delay asked for. Of fewer than 100 packets one may.
 
-    Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile.
+    Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile. Packets
+    that left while a fault had changed their link are judged apart, in the same way
+    ([faults.md](faults.md#what-the-checks-make-of-faults)).
 
     Late: a packet; due, arrived.
     """
@@ -184,6 +229,7 @@ def wire_delay(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
+@also_degraded
 def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets with jitter. Their delay asked for is the one that was drawn for the instant
     at which they entered.
@@ -243,6 +289,7 @@ def access_queue(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)
+@also_degraded
 def packets_arrive(transits: Transits) -> Judgement | Absent:
     """Fails if a packet left its host and never arrived although no loss was asked for, or arrived and never left.
 
@@ -258,6 +305,7 @@ def packets_arrive(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", INVALID, LOSS_P, LOSS_TOLERANCE)
+@also_degraded
 def packet_loss(transits: Transits) -> Judgement | Absent:
     """Fails if the number of lost packets, where loss was asked for, is less likely than {0} (binomial; one-sided, in
     either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair, and
@@ -306,6 +354,7 @@ def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
 
 
 @RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD, JITTER_NOISE)
+@also_degraded
 def jitter(transits: Transits) -> Judgement | Absent:
     """Fails if the mean of the packets' delays under jitter is further from the mean of the delays drawn for them than
     {0}, or their standard deviation further from that of the delays drawn than {1} of it plus {2}. Delays whose error a

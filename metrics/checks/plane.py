@@ -219,12 +219,12 @@ def plane_present(emulation: Emulation) -> Judgement | Absent:
 
 @RULES.add("certificate", SUSPECT, CHANGE_LATE, grave=True, things="instants")
 def changes_applied(emulation: Emulation) -> Judgement | Absent:
-    """Fails if, up to the end of the workload, the data plane changed the network for a fault more than {0} later than
-    asked, or does not say when.
+    """Fails if, until the peers are told to end, the testbed changed the network, or paused peers, for a fault more
+    than {0} later than asked, or does not say when.
 
     A fault that comes or heals late is another one.
 
-    Late: an instant at which the network was to change; that one, and the instant at which it had changed.
+    Late: an instant at which something was to change; that one, and the instant at which it had changed.
     """
     if isinstance(emulation.changes, Absent):
         return emulation.changes
@@ -234,7 +234,7 @@ def changes_applied(emulation: Emulation) -> Judgement | Absent:
     worst_ms = float(np.abs(late_ns).max(initial=0)) / 1e6
     early = int((late_ns < 0).sum())
     late = emulation.stalls.tally(asked_ns, applied_ns, CHANGE_LATE.ns)
-    detail = f"the data plane changed the network at {len(late_ns)} of {emulation.asked_changes} instants"
+    detail = f"faults were applied at {len(late_ns)} of {emulation.asked_changes} instants"
     if unknown or early:
         return Judgement(emulation.asked_changes, unknown + early, worst_ms, CHANGE_LATE, detail)
     return few_late(CHANGE_LATE, worst_ms, len(late_ns), detail, late, 0)

@@ -387,11 +387,11 @@ class Stall(Struct, frozen=True, omit_defaults=True):
 
 
 class AppliedChange(Struct, frozen=True):
-    """A line of ``faults.jsonl``: an instant at which the network changes, in ns of virtual time.
+    """A line of ``faults.jsonl``: an instant at which faults begin or end, in ns of virtual time.
 
     Attributes:
-        asked_ns: when it was to change.
-        applied_ns: when it had changed.
+        asked_ns: when they were to.
+        applied_ns: when all links and peers that they concern had changed.
     """
 
     asked_ns: Instant

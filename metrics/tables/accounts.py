@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.changes import PairChanges
 from metrics.checks.consistency import CHURN_MARGIN, SETTLE
 from metrics.checks.evidence import Accounts, LateCounts
 from metrics.executors import Executor
@@ -61,6 +62,7 @@ class AccountSources:
     processing_ns: dict[int, int]  # how long nodes wait on purpose before they handle a frame; absent = not at all
     approximate: bool  # whether nodes may rightly deliver messages to whose topics they do not subscribe
     stalls: Stalls
+    changes: PairChanges  # of pairs of nodes: deliveries of paused nodes are not in time
 
     def waits_ns(self, node: Ints) -> Ints:
         """How long each of the nodes waits on purpose before it handles a frame."""
@@ -219,4 +221,5 @@ def _handling(sources: AccountSources, copies: pa.Table, told: pa.Table) -> Tall
     node = numbers(firsts["node"])[known]
     due_ns = numbers(read_ns)[known] + sources.waits_ns(node)
     came_ns = numbers(delivered["ts_ns"].take(place.filter(pa.array(known))))
-    return count_late(sources.stalls, node, due_ns, came_ns)
+    awake = ~sources.changes.paused(node, due_ns, came_ns)
+    return count_late(sources.stalls, node[awake], due_ns[awake], came_ns[awake])

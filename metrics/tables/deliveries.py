@@ -91,7 +91,7 @@ def _build_piece(
     columns |= _handed_on(told, key)
     columns |= _arrived(copies, key)
     columns["known"] = _known(sources, columns, copies, key)
-    columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", asked["publisher"], key[1])
+    columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", asked["publisher"], key[1], asked["publish_ns"])
     columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
     deliveries = conform(columns, DELIVERIES)
     spread = {name: messages[name] for name in messages.column_names}

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics import first_packets
-from metrics.asked import PairChanges, RoundTrips, asked_instants
+from metrics.asked import RoundTrips
+from metrics.changes import PairChanges, asked_instants
 from metrics.checks import evidence as parts
 from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent

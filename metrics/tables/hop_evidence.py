@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes, read_adversaries
-from metrics.asked import find_asked, read_cuts
+from metrics.asked import find_asked
+from metrics.changes import PairChanges
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, LateCounts, Outcome, Spread
 from metrics.checks.machine import RECEIVE_P99
@@ -28,13 +29,12 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables.churn import Ending, excuse_unread
 from metrics.tables.columns import Column, Groups, conform, group_rows, numbers, of_whole_traces, valid
 from metrics.tables.condensed import INSTANTS
-from metrics.tables.cuts import excuse_cut
+from metrics.tables.halts import excuse_halted
 from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
 from metrics.tables.tcp_waits import tcp_waits
 from metrics.totals import FrameCounts, HopTotals
-from topologies.timeline import Change
 
 _SEND, _TX, _RX, _READ = INSTANTS.values()
 _STEPS = ((_SEND, _TX), (_TX, _RX), (_RX, _READ), (_SEND, _READ))
@@ -63,7 +63,7 @@ class Circumstances:
     ]  # nodes whose trace is missing or cut off; hops that are theirs, or may be, do not count
     endings: tuple[Ending, ...]  # of nodes: frames that were lost with them do not count for completeness either
     pairs: Place | None  # what was asked of every directed pair, for ``find_asked``; None = nothing
-    cuts: tuple[Change, ...]  # of the network between nodes: what was lost in them does not count either
+    changes: PairChanges  # of pairs of nodes: what they explain does not count either
     adversaries: frozenset[int]
     workload_ns: tuple[int, int]  # from the first to the last ns of the workload
 
@@ -86,7 +86,7 @@ class Circumstances:
             incomplete=tuple(incomplete),
             endings=tuple(endings),
             pairs=pairs,
-            cuts=read_cuts(run),
+            changes=PairChanges.of_nodes(run),
             adversaries=read_adversaries(run),
             workload_ns=(0, -1) if workload is None else (workload.start_ns, workload.end_ns - 1),
         )
@@ -181,12 +181,13 @@ def _weigh_part(circumstances: Circumstances, folder: Place, part: Place) -> Wei
 def _late_by_node(circumstances: Circumstances, rows: pa.Table) -> tuple[Tally[LateCounts], Tally[LateCounts]]:
     """By sender and by receiver the frames of the judged span that were late inside its host.
 
-    Frames that TCP held back say nothing of the sender's host, and do not count there.
+    Frames that TCP held back say nothing of the sender's host, and do not count there. Nor do those of paused peers.
     """
     judged = _between(rows[_SEND], circumstances.judged_ns)
+    written, read = (judged & ~paused for paused in _of_paused(circumstances, rows))
     free = np.ones(len(rows), np.bool_) if circumstances.pairs is None else tcp_waits(rows, circumstances.pairs) == 0
     found = []
-    for node, since, until, those in (("src_node", _SEND, _TX, judged & free), ("dst_node", _RX, _READ, judged)):
+    for node, since, until, those in (("src_node", _SEND, _TX, written & free), ("dst_node", _RX, _READ, read)):
         inside = rows.select([node, since, until]).filter(pa.array(those)).drop_null()
         found.append(count_late(circumstances.stalls, *(numbers(inside[name]) for name in (node, since, until))))
     return found[0], found[1]
@@ -256,9 +257,9 @@ def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome
 
 
 def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
-    """Which hops were sent and never read because a node ended, or the network was cut."""
+    """Which hops were sent and never read because a node ended, the network was cut, or a peer paused."""
     unread = valid(rows[_SEND]) & ~valid(rows[_READ])
-    if not (circumstances.endings or circumstances.cuts) or not unread.any():
+    if not (circumstances.endings or circumstances.changes) or not unread.any():
         return np.zeros(len(rows), np.bool_)
     stream, streams = group_rows(rows, *_STREAM)
     of_stream = Groups(stream, len(streams))
@@ -267,27 +268,35 @@ def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
     lost = rows.filter(pa.array(unread))
     there_ms, back_ms = lost["asked_delay_ms"], lost["asked_delay_ms"]
     if circumstances.pairs is not None:
-        back_ms = find_asked(circumstances.pairs, "delay_ms", lost["dst_node"], lost["src_node"])
+        back_ms = find_asked(circumstances.pairs, "delay_ms", lost["dst_node"], lost["src_node"], lost[_SEND])
     trip_ms = (pc.fill_null(each, 0.0).to_numpy() for each in (there_ms, back_ms))
     trip_ns = (sum(trip_ms) * 1e6).astype(np.int64)
     of_lost = lost, moving_ns, read_off, trip_ns
-    unread[unread] = excuse_unread(*of_lost, circumstances.endings) | excuse_cut(*of_lost, circumstances.cuts)
+    unread[unread] = excuse_unread(*of_lost, circumstances.endings) | excuse_halted(*of_lost, circumstances.changes)
     return unread
 
 
 def _measure(circumstances: Circumstances, rows: pa.Table) -> tuple[dict[str, Values], dict[str, Late]]:
-    """The values of each run, and those beyond its limit."""
-    judged = rows.filter(pa.array(_between(rows[_SEND], circumstances.judged_ns)))
-    came = judged.select([_RX, _READ]).drop_null()
+    """The values of each run, and those beyond its limit; what paused peers wrote or read is left out."""
+    judged = _between(rows[_SEND], circumstances.judged_ns)
+    written, read = (rows.filter(pa.array(judged & ~paused)) for paused in _of_paused(circumstances, rows))
+    came = read.select([_RX, _READ]).drop_null()
     values: dict[str, Values] = {
-        "send": numbers(judged["d_sndbuf_ns"].drop_null()),
-        "receive": numbers(judged["d_rcv_ns"].drop_null()),
+        "send": numbers(written["d_sndbuf_ns"].drop_null()),
+        "receive": numbers(read["d_rcv_ns"].drop_null()),
     }
     late = {
         "send": Late(0, 0),
         "receive": circumstances.stalls.tally(numbers(came[_RX]), numbers(came[_READ]), RECEIVE_P99.ns),
     }
     return values, late
+
+
+def _of_paused(circumstances: Circumstances, rows: pa.Table) -> tuple[Bools, Bools]:
+    """Return which frames were in their sender's host, and which in their receiver's, while its peer was paused."""
+    spans = (("src_node", _SEND, _TX), ("dst_node", _RX, _READ))
+    found = [circumstances.changes.paused(*(numbers(rows[name], -1) for name in span)) for span in spans]
+    return found[0], found[1]
 
 
 def spread_runs(runs: SortedRuns, late: Late, per_ms: float = 1.0) -> Spread:

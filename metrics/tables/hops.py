@@ -238,9 +238,10 @@ def _delays(hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
 
 
 def _asked(pairs: Place, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """The delay and jitter asked for between a hop's nodes."""
+    """The delay and jitter asked for between a hop's nodes when the frame left."""
     ends = hops["src_node"], hops["dst_node"]
-    return {f"asked_{name}": find_asked(pairs, name, *ends) for name in ("delay_ms", "jitter_ms")}
+    at_ns = pc.coalesce(hops["tap_tx_ns"], hops["log_send_ns"])
+    return {f"asked_{name}": find_asked(pairs, name, *ends, at_ns) for name in ("delay_ms", "jitter_ms")}
 
 
 def _topics(contents: Place, share: Share, where: pc.Expression | None, identifiers: pa.Array) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 from msgspec.structs import astuple
 
-from metrics.asked import PairChanges
+from metrics.changes import PairChanges
 from metrics.checks.evidence import LinkFrames, Links, Matching
 from metrics.executors import Executor
 from metrics.pcap.schemas import CONNS as CAPTURED
@@ -22,7 +22,7 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables import agreement, conns, dimensions, interests, links, observed_links
 from metrics.tables.buckets import divide, of_nodes, read_bucket
 from metrics.tables.columns import conform
-from metrics.tables.cuts import before_cuts, loosen
+from metrics.tables.halts import before_halts, loosen
 from metrics.tables.hop_evidence import add_outcomes
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, all_shares, of_share
@@ -178,7 +178,7 @@ def _compare_links(sources: LinkSources, share: Share) -> Links:
         logical = agreement.compare_logical(proven, traced, incomplete)
     frames = None
     if sources.observer is not None:
-        traced = before_cuts(_read_part(sources.links, share), changes)
+        traced = before_halts(_read_part(sources.links, share), changes)
         excluded = [*incomplete, *sources.adversaries]
         observed, ends = sources.observed(share)
         observed = loosen(observed, changes)

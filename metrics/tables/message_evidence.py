@@ -13,12 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import of_nodes
+from metrics.changes import PairChanges
 from metrics.checks.consistency import DELAY_AGREEMENT_P99
 from metrics.checks.evidence import Outcome, Spread
 from metrics.checks.network import PUBLISH_LAG_P99
 from metrics.executors import Executor
 from metrics.measures.measure import Values
-from metrics.pcap.walk import Ints
+from metrics.pcap.walk import Bools, Ints
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
@@ -55,6 +56,7 @@ class MessageSources:
     zero_ns: int
     stalls: Stalls
     may_wait: bool  # whether publishers' first copies may wait for other nodes
+    changes: PairChanges  # of pairs of nodes: paused publishers and subscribers are not in time
 
 
 class RowCounts(NamedTuple):
@@ -130,7 +132,11 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     if sources.may_wait:
         aside_ms = aside_ms + _begun_after_ms(copies, deliveries)
     order, inside_ms, late_inside = compare_delays(sources.stalls, deliveries, aside_ms)
-    due_ns, lag_ns, late = publication_lags(sources.stalls, messages)
+    if sources.changes:
+        awake = ~_meets_pause(sources.changes, deliveries, "publish_ns", "delivered_ns", also_at="node")
+        _, inside_ms, late_inside = compare_delays(sources.stalls, deliveries.filter(pa.array(awake)), aside_ms[awake])
+    awake = ~_meets_pause(sources.changes, messages, "scheduled_ns", "publish_ns")
+    due_ns, lag_ns, late = publication_lags(sources.stalls, messages.filter(pa.array(awake)))
     honest = of_nodes(deliveries, "node", sources.adversaries, others=True)
     attacked = of_nodes(deliveries, "node", sources.adversaries)
     unknown = _count_unknown(attacked)
@@ -209,6 +215,21 @@ def _most_by_second(due_ns: Ints, lag_ns: Ints, zero_ns: int) -> dict[int, float
     most = np.full(len(seconds), np.iinfo(np.int64).min)
     np.maximum.at(most, place, lag_ns)
     return dict(zip(seconds.tolist(), (most / 1e6).tolist(), strict=True))
+
+
+def _meets_pause(changes: PairChanges, rows: pa.Table, since: str, until: str, also_at: str | None = None) -> Bools:
+    """Return which messages or deliveries met a pause of their publisher, or of another node, (n,).
+
+    Args:
+        changes: of pairs of nodes.
+        rows: with message_id.
+        since: the column with the first instants.
+        until: the column with the last instants.
+        also_at: the column with the other nodes.
+    """
+    span_ns = numbers(rows[since], -1), numbers(rows[until], -1)
+    met = changes.paused(numbers(rows["message_id"], -1) >> 32, *span_ns)
+    return met if also_at is None else met | changes.paused(numbers(rows[also_at], -1), *span_ns)
 
 
 def publication_lags(stalls: Stalls, messages: pa.Table) -> tuple[Ints, Ints, Late]:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries, read_behaviours
-from metrics.asked import Access, read_changes
+from metrics.asked import Access
+from metrics.changes import PairChanges, read_changes
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
 from metrics.checks.rule import Absent
@@ -203,6 +204,7 @@ class Pipeline:
             zero_ns=self._run.manifest.zero_ns,
             stalls=self._run.stalls,
             may_wait=first_copies_may_wait(self._run),
+            changes=PairChanges.of_nodes(self._run),
         )
         folder = self._staging / "weighed-messages"
         self.messages = weigh_messages(self._executor, weighed, folder, self._buckets)
@@ -314,6 +316,7 @@ class Pipeline:
             processing_ns=processing_delays(self._run),
             approximate=groups.predicted_rate(self._run) is not None,
             stalls=self._run.stalls,
+            changes=PairChanges.of_nodes(self._run),
         )
         self.accounts = accounts.weigh_accounts(self._executor, sources, self._buckets)
 

@@ -10,7 +10,8 @@ The window begins with ten packets, of which a large frame takes several. A loss
 TCP sends a stream's bytes in order. So a frame also waits until the last byte of a large frame before it has left. The
 packets of a large frame are acknowledged one by one, at instants that the table ``hops`` does not have.
 
-While a fault cuts a pair, TCP waits too, and after it until the next retransmission.
+While a fault cuts a pair, TCP waits too, and after it until the next retransmission. A paused peer reads nothing, so
+that its host has no room in the end, and TCP waits likewise.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import PairChanges, find_asked, find_queues
+from metrics.asked import find_asked, find_queues
+from metrics.changes import PairChanges
 from metrics.pcap.walk import Bools, Ints
 from metrics.probing import JITTER_SIGMAS
 from metrics.storage import Place
@@ -59,13 +61,13 @@ def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
         sent = _Sent.of(rows.filter(pc.is_valid(rows["tap_tx_ns"])), pairs)
         left = valid(rows["tap_tx_ns"])
         waited[late] = sent.waits(np.cumsum(left)[late] - 1)
-        cut = _met_cut(rows, pairs)
-        waited[cut] = numbers(rows["d_sndbuf_ns"])[cut]
+        halted = _met_halt(rows, pairs)
+        waited[halted] = numbers(rows["d_sndbuf_ns"])[halted]
     return waited
 
 
-def _met_cut(rows: pa.Table, pairs: Place) -> Bools:
-    """Return whether a cut of its pair, or TCP's waits after it, held a frame back, (n,)."""
+def _met_halt(rows: pa.Table, pairs: Place) -> Bools:
+    """Return whether a cut of its pair, a pause at either end, or TCP's waits after it, held a frame back, (n,)."""
     source, destination = (numbers(rows[name], -1) for name in ("src_node", "dst_node"))
     sent_ns, left_ns = (numbers(rows[name]) for name in ("log_send_ns", "tap_tx_ns"))
     met = PairChanges.staged(pairs).meet(source, destination, sent_ns, left_ns, which="settling")
@@ -96,9 +98,11 @@ class _Sent:
         left_ns, arrived = numbers(rows["tap_tx_ns"]), valid(rows["tap_rx_ns"])
         back = rows["dst_node"], rows["src_node"]
         delay_ms, jitter_ms = (
-            pc.fill_null(find_asked(pairs, name, *back), 0.0).to_numpy() for name in ("delay_ms", "jitter_ms")
+            pc.fill_null(find_asked(pairs, name, *back, rows["tap_rx_ns"]), 0.0).to_numpy()
+            for name in ("delay_ms", "jitter_ms")
         )
-        round_trip_ms = delay_ms + pc.fill_null(find_asked(pairs, "delay_ms", *back[::-1]), 0.0).to_numpy()
+        there_ms = find_asked(pairs, "delay_ms", *back[::-1], rows["tap_tx_ns"])
+        round_trip_ms = delay_ms + pc.fill_null(there_ms, 0.0).to_numpy()
         more_ms = JITTER_SIGMAS * jitter_ms + find_queues(pairs, *back)
         acked_ns = np.maximum(numbers(rows["tap_rx_ns"]) + (delay_ms * _MS).astype(np.int64), left_ns + 1)
         latest_ns = np.where(arrived, acked_ns + (more_ms * _MS).astype(np.int64), _NEVER)

@@ -6,14 +6,16 @@
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import sqrt
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 
-from metrics.asked import Access, PairChanges, find_asked
+from metrics.asked import Access, find_asked
+from metrics.changes import PairChanges
 from metrics.checks.evidence import Jitter, Losses, Outcome, Spread, Timed, Transits, WrongLinks
 from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
@@ -42,7 +44,8 @@ GRACE_NS: Final = 500_000_000
 """A packet that was due so long before the end of the judged span has arrived within it."""
 
 _LOSSES: Final = schema_of("src_node int, dst_node int, sent bigint, lost bigint, asked double")
-"""By directed pair with loss: packets that met no full queue, those of them that were lost, and the loss asked for."""
+"""By directed pair with loss: packets that met no full queue, those of them that were lost, and the mean loss asked for
+of them."""
 
 FEWEST_OF_LINK: Final = 100
 """Packets that an access link must have passed to be judged by itself."""
@@ -115,7 +118,13 @@ def weigh_transits(
     """
     folder.mkdir()
     pairs.mkdir()
-    weighed = executor.map(partial(_weigh, rules, transits, pairs, folder), all_shares(buckets))
+    found = executor.map(partial(_weigh, rules, transits, pairs, folder), all_shares(buckets))
+    plain, *degraded = (_sum_up(rules, list(several)) for several in zip(*found, strict=True))
+    return replace(plain, degraded=degraded[0] if degraded else None)
+
+
+def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
+    """Return what the tasks say together."""
     counts = add_counts(*(each.counts for each in weighed))
     late = {kind: Late(*add_counts(*(each.late[kind] for each in weighed))) for kind in KINDS}
     spreads = {kind: spread_few(SortedRuns(each.runs[kind] for each in weighed), late[kind]) for kind in KINDS}
@@ -129,7 +138,7 @@ def weigh_transits(
     }
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
-    timed = {
+    timed: dict[str, Any] = {
         kind: Timed(arrived[kind], spreads[kind])
         if arrived[kind]
         else Absent(reasons[kind])
@@ -232,13 +241,20 @@ def _jitter(weighed: list[_Weighed]) -> Jitter:
 
 
 class JudgedTransits:
-    """The transits of a bucket by their due instants, with what was asked of them. All arrays are (n,)."""
+    """The transits of a bucket by their due instants, with what was asked of them. All arrays are (n,).
 
-    def __init__(self, rules: TransitRules, rows: pa.Table) -> None:
+    Args:
+        rules: by what they are judged.
+        rows: ``TRANSITS``.
+        degraded: whether those of links are judged that a fault had changed when the packet left, or the others.
+    """
+
+    def __init__(self, rules: TransitRules, rows: pa.Table, *, degraded: bool = False) -> None:
         self.rows = rows
         self.rules = rules
+        self.is_degraded = degraded
         self.src, self.dst = numbers(rows["src_node"]), numbers(rows["dst_node"])
-        ends = rows["src_node"], rows["dst_node"]
+        ends = rows["src_node"], rows["dst_node"], rows["sent_ns"]
         self.delay_ms, self.jitter_ms, self.loss = (
             find_asked(rules.pairs, name, *ends).to_numpy(zero_copy_only=False)
             for name in ("delay_ms", "jitter_ms", "loss_ratio")
@@ -264,14 +280,26 @@ class JudgedTransits:
         """Packets that left in the judged span, early enough to arrive in it."""
         since_ns, until_ns = self.rules.judged_ns
         in_time = self.due_ns + GRACE_NS <= until_ns
-        return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time & ~self._changed)
+        return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time & self._of_state & ~self._disturbed)
+
+    @cached_property
+    def _changes(self) -> PairChanges:
+        return PairChanges.staged(self.rules.pairs)
+
+    @cached_property
+    def _of_state(self) -> Bools:
+        """Packets of links that faults had changed, or had not."""
+        return np.asarray(self._changes.alters(self.src, self.dst, self.sent_ns) == self.is_degraded)
 
     @property
-    def _changed(self) -> Bools:
-        """Packets that met a fault of their pair: one that changed the link, or a cut while they were on it."""
-        changes = PairChanges.staged(self.rules.pairs)
-        way = self.src, self.dst, self.sent_ns, np.maximum(self.due_ns, self.sent_ns)
-        return changes.meet(*way, which="other") | changes.meet(*way, which="cut")
+    def _disturbed(self) -> Bools:
+        """Packets that met a cut, or the begin or the end of a change of their link, or a change of an access link."""
+        changes, way = self._changes, (self.src, self.dst, self.sent_ns, np.maximum(self.due_ns, self.sent_ns))
+        if not changes:
+            return np.zeros(len(self.rows), np.bool_)
+        delay_ms = find_asked(self.rules.pairs, "delay_ms", self.rows["src_node"], self.rows["dst_node"])
+        unsettled = changes.unsettled(*way, delay_ms.to_numpy(zero_copy_only=False))
+        return changes.meet(*way, which="access") | changes.meet(*way, which="cut") | unsettled
 
     def arrived(self, kind: str) -> Bools:
         """Those of ``KINDS`` that arrived."""
@@ -334,7 +362,7 @@ class JudgedTransits:
         since_ns, until_ns = self.rules.judged_ns
         longest_ns = ((self.delay_ms + TAIL * self.jitter_ms) * _MS).astype(np.int64) + GRACE_NS
         late_enough = since_ns + longest_ns <= self.came_ns
-        return np.asarray(~self.left & late_enough & (self.came_ns <= until_ns))
+        return np.asarray(~self.left & late_enough & (self.came_ns <= until_ns) & self._of_state)
 
 
 def _flags(rows: pa.Table, name: str) -> Bools:
@@ -342,10 +370,18 @@ def _flags(rows: pa.Table, name: str) -> Bools:
     return found
 
 
-def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, share: Share) -> _Weighed:
+def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, share: Share) -> list[_Weighed]:
+    """Judge the packets of links that no fault had changed, and the others, if faults change links."""
     rows = read_bucket(transits, TRANSITS, share).sort_by([("due_ns", "ascending"), ("sent_ns", "ascending")])
-    found = JudgedTransits(rules, rows)
-    write_share({"pairs": _count_pairs(found)}, {"pairs": pairs}, share)
+    plain = JudgedTransits(rules, rows)
+    write_share({"pairs": _count_pairs(plain)}, {"pairs": pairs}, share)
+    weighed = [_weigh_some(plain, f"{share.name}", folder)]
+    if PairChanges.staged(rules.pairs).degrades:
+        weighed.append(_weigh_some(JudgedTransits(rules, rows, degraded=True), f"degraded-{share.name}", folder))
+    return weighed
+
+
+def _weigh_some(found: JudgedTransits, name: str, folder: Place) -> _Weighed:
     kinds = {kind: found.of_kind(kind) for kind in KINDS}
     lossy = found.judged & (found.loss > 0) & (found.came | ~found.full)
     jittered = kinds["jittered"] & ~found.excused
@@ -354,7 +390,7 @@ def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, sh
     return _Weighed(
         counts=_count(found, lossy),
         expected=(float(found.loss[lossy].sum()), float((found.loss * (1 - found.loss))[lossy].sum())),
-        runs={kind: write_run(folder / f"{kind}-{share.name}.npy", found.error_ms[own]) for kind, own in kinds.items()},
+        runs={kind: write_run(folder / f"{kind}-{name}.npy", found.error_ms[own]) for kind, own in kinds.items()},
         late={kind: Late(_sum(found.late & own), _sum(found.excused & own)) for kind, own in kinds.items()},
         bias_ms=Moments.of(deviation_ms),
         drawn_ms=Moments.of(drawn_ms),
@@ -371,7 +407,9 @@ def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
     lost = np.bincount(pair[~found.came[lossy]], minlength=len(ends))
     columns = {name: ends[name] for name in ("src_node", "dst_node")}
     columns |= {"sent": pa.array(np.bincount(pair, minlength=len(ends))), "lost": pa.array(lost)}
-    columns["asked"] = find_asked(found.rules.pairs, "loss_ratio", ends["src_node"], ends["dst_node"])
+    columns["asked"] = pa.array(
+        np.round(np.bincount(pair, found.loss[lossy], len(ends)) / np.bincount(pair, minlength=len(ends)), 9)
+    )
     return conform(columns, _LOSSES)
 
 

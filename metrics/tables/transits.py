@@ -90,18 +90,22 @@ def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]
 
 def _delays_ns(sources: TransitSources, sent: pa.Table, enters_ns: Ints) -> Ints:
     """The delays asked for of packets that enter the links of their pairs at some instants."""
-    pair, ends = group_rows(sent, "src_node", "dst_node")
+    ends = sent["src_node"], sent["dst_node"], sent["ts_ns"]
     delay_ms, jitter_ms = (
-        find_asked(sources.pairs, name, ends["src_node"], ends["dst_node"]).to_numpy(zero_copy_only=False)
-        for name in ("delay_ms", "jitter_ms")
+        find_asked(sources.pairs, name, *ends).to_numpy(zero_copy_only=False) for name in ("delay_ms", "jitter_ms")
     )
-    delays_ns = np.rint(delay_ms * _MS).astype(np.int64)[pair]
-    order = np.argsort(pair, kind="stable")
-    bounds = np.searchsorted(pair[order], np.arange(len(ends) + 1))
-    for number in np.flatnonzero(jitter_ms > 0).tolist():
-        own = order[bounds[number] : bounds[number + 1]]
-        source, destination = (sources.hosts[ends[end][number].as_py()] for end in ("src_node", "dst_node"))
-        process = sources.jitter.process(source, destination, delay_ms[number], jitter_ms[number])
+    delays_ns = np.rint(delay_ms * _MS).astype(np.int64)
+    jittered = np.flatnonzero(jitter_ms > 0)
+    asked = sent.select(["src_node", "dst_node"]).take(pa.array(jittered))
+    asked = asked.append_column("delay_ms", pa.array(delay_ms[jittered]))
+    asked = asked.append_column("jitter_ms", pa.array(jitter_ms[jittered]))
+    link, links = group_rows(asked, *asked.column_names)
+    order = np.argsort(link, kind="stable")
+    bounds = np.searchsorted(link[order], np.arange(len(links) + 1))
+    for number, found in enumerate(links.to_pylist()):
+        own = jittered[order[bounds[number] : bounds[number + 1]]]
+        hosts = (sources.hosts[found[end]] for end in ("src_node", "dst_node"))
+        process = sources.jitter.process(*hosts, found["delay_ms"], found["jitter_ms"])
         delays_ns[own] += process.offsets_ns(enters_ns[own], sources.jitter.levels)
     return np.asarray(delays_ns)
 

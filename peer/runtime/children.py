@@ -77,13 +77,17 @@ class Child:
             self.control.sendall(b"%d\n" % zero_ns)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and those that it has started in its process group, unless it has ended."""
+        """Send a signal to the process and those that it has started in its process group, unless it has ended.
+
+        If they were stopped, they go on: otherwise they would not get it.
+        """
         if self.ended is not None:
             return
-        try:
-            os.killpg(self.pid, number)
-        except ProcessLookupError:  # it has left its group
-            signal.pidfd_send_signal(self.pidfd, number)
+        for each in (number, signal.SIGCONT):
+            try:
+                os.killpg(self.pid, each)
+            except ProcessLookupError:  # it has left its group
+                signal.pidfd_send_signal(self.pidfd, each)
 
     def reap(self, expected: str, clock: Clock) -> Exit:
         _, status = os.waitpid(self.pid, 0)

@@ -307,6 +307,22 @@ def test_a_node_that_crashes_ends_in_order_when_it_is_down(machine, ending: str)
     assert m.trace(1)[-1].event == "stop"
 
 
+@pytest.mark.parametrize("ending", ["lifeline", "stop"])
+def test_a_paused_peer_goes_on_and_ends_in_order(machine, ending: str):
+    m = machine(2, stop_ns=int(LIMIT_S * 1e9))
+    pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
+    m.start()
+    until(lambda: "trellis_links 1.0" in scrape(m.metrics[1]))
+    os.kill(pids[1], signal.SIGSTOP)
+    until(lambda: "T" in status_of(pids[1])["State"])
+    if ending == "stop":
+        m.call("stop")
+    else:
+        m.process.stdin.close()
+    assert m.wait() == (0 if ending == "stop" else 1)
+    assert {(e["state"], e["status"]) for e in m.exits().values()} == {("exited", 0)}
+
+
 @pytest.mark.parametrize("ending", ["lifeline", "stop", "terminate", "lease"])
 def test_whatever_ends_the_agent_early_ends_the_peers_in_order(machine, ending: str):
     m = machine(lease_s=2.5 if ending == "lease" else 60.0)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metrics import changes
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
@@ -29,6 +30,7 @@ from metrics.tables.runs import SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
 from tests.examples import examples
+from topologies.timeline import Change
 
 Row = dict[str, Any]
 
@@ -329,3 +331,26 @@ def test_quantiles_over_sorted_runs_are_exact(runs: list[list[int]], share: floa
             assert found.count == len(everything)
             assert found.quantile(share) == nearest_rank(everything.tolist(), share)
             assert [found.at_rank(rank) for rank in range(found.count)] == everything.tolist()
+
+
+PAUSES = st.lists(st.tuples(st.sampled_from(NODES), st.integers(0, 50), st.integers(0, 20)), max_size=2)
+
+
+@settings(max_examples=50, deadline=None)
+@given(rows_of_hops, PAUSES)
+def test_what_paused_peers_wrote_and_read_is_left_out(rows: list[Row], pauses: list[tuple[int, int, int]]) -> None:
+    faults = tuple(Change(since, 0, since + length, paused=(node,)) for node, since, length in pauses)
+    with Run(rows) as run, patch.object(changes, "GRACE_NS", 3):
+        run.changes, run.manifest, run.lines = faults, SimpleNamespace(zero_ns=0), lambda name: []
+        found = weigh(run)
+
+    def samples(node: str, since: str, until: str) -> int:
+        judged = [row for row in rows if within(row["log_send_ns"])]
+        spans = [(row[node], row[since], row[until]) for row in judged if None not in (row[since], row[until])]
+        return sum(
+            not any(own == paused and begun < at + length + 3 and ended >= at for paused, at, length in pauses)
+            for own, begun, ended in spans
+        )
+
+    assert found.send.samples == samples("src_node", "log_send_ns", "tap_tx_ns")
+    assert found.receive.samples == samples("dst_node", "tap_rx_ns", "log_recv_ns")

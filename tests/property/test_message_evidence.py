@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metrics.changes import PairChanges
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
 from metrics.measures.distribution import Distribution
@@ -106,6 +107,7 @@ def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, may_wait: 
             zero_ns=ZERO_NS,
             stalls=Stalls(*np.empty((2, 0, 2), np.int64)),
             may_wait=may_wait,
+            changes=PairChanges((), 0),
         )
         return weigh_messages(executor, sources, folder / "weighed", BUCKETS)
 

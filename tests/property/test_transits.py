@@ -1,7 +1,7 @@
 """Transits of packets: against the data plane's own code on a simulated clock, and against plain counting."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from metrics.checks.evidence import Losses, Outcome, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
 from metrics.pcap.schemas import CROSSINGS
+from metrics.rundir.files import CHANGES_FILE
 from metrics.stalls import Stalls
 from metrics.tables.moments import Moments
 from metrics.tables.shares import all_shares, write_shares
@@ -36,6 +37,7 @@ from tests.examples import examples
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
 from topologies.jitter import Jitter
 from topologies.model import DOWN
+from topologies.timeline import Change, encode_changes
 
 SECOND_NS = 1_000_000_000
 FAR_NS = 10**15
@@ -76,7 +78,15 @@ def table(crossings: list[Crossing]) -> pa.Table:
 class Analysis(tempfile.TemporaryDirectory[str]):
     """The two passes over some crossings, in so many buckets."""
 
-    def __init__(self, wire: Wire, *, until_ns: int = FAR_NS, limit_ms: float = 0.5, buckets: int = 2) -> None:
+    def __init__(
+        self,
+        wire: Wire,
+        *,
+        until_ns: int = FAR_NS,
+        limit_ms: float = 0.5,
+        buckets: int = 2,
+        changes: Sequence[Change] = (),
+    ) -> None:
         super().__init__()
         asked = {name: wire.bench.__dict__[name] for name in ("delay_ms", "jitter_ms", "loss_ratio")}
         access = Access(
@@ -89,6 +99,9 @@ class Analysis(tempfile.TemporaryDirectory[str]):
             (self.folder / name).mkdir()
         for name, value in asked.items():
             np.save(self.pairs / f"{name}.npy", np.full((HOSTS, HOSTS), value))
+        np.save(self.pairs / "queue_ms.npy", np.zeros(HOSTS))
+        if changes:
+            (self.pairs / CHANGES_FILE).write_bytes(encode_changes(changes))
         rows = table(wire.crossings)
         for bucket in range(buckets):
             own = rows.filter(pa.array(rows["src"].to_numpy() % buckets == bucket))

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.changes import PairChanges
 from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.consistency import CHURN_MARGIN, SETTLE
 from metrics.checks.evidence import LateCounts
@@ -22,6 +23,7 @@ from metrics.tables.published import PUBLISHED
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.timespans import FOREVER
 from metrics.tables.traces import FURTHER, TOLD
+from topologies.timeline import Change
 
 MS = 1_000_000
 MESSAGE, NODE, PEER, TOPIC = 7 << 32, 1, 2, 4
@@ -69,6 +71,7 @@ class Case:
             "processing_ns": {},
             "approximate": False,
             "stalls": Stalls(*np.empty((2, 0, 2), np.int64)),
+            "changes": PairChanges((), 0),
         }
         places = {name: self.folder / name for name in staged}
         with InProcess(1) as executor:
@@ -189,3 +192,10 @@ def test_instances_are_numbered_by_the_joins_before() -> None:
     )
     node, at_ns = np.array([NODE] * 5 + [PEER] * 2 + [0]), np.array([0, 19, 20, 39, 40, 4, 5, 99])
     assert number_instances(uptimes, node, at_ns).tolist() == [0, 0, 1, 1, 2, 0, 1, 0]
+
+
+@pytest.mark.parametrize("paused", [(NODE,), (PEER,)])
+def test_a_delivery_of_a_paused_peer_is_not_late(case: Case, paused: tuple[int, ...]) -> None:
+    pause = PairChanges([Change(AT + MS, 0, AT + 9 * MS, paused=paused)], 3)
+    found = case.weigh([read()], [event("deliver", AT + 10 * MS)], changes=pause)
+    assert found.handling == ({} if paused == (NODE,) else {NODE: LateCounts(1, 1, 0)})

@@ -5,9 +5,17 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from harness.stages.prometheus import ScrapeCounts, ScrapeWindow, judge_scrapes, name_target, unexplained_failures
+from harness.stages.prometheus import (
+    ScrapeCounts,
+    ScrapeWindow,
+    count_paused,
+    judge_scrapes,
+    name_target,
+    unexplained_failures,
+)
 from metrics.prometheus import Target, graph_url, write_config
 from peer.core.schedule import Crash, Join, Leave, Vanish
+from topologies.timeline import Change
 
 TARGETS = [
     Target("peer", "172.16.0.1", 9100, {"node": "0", "city": "Oslo"}),
@@ -29,8 +37,8 @@ def test_one_failed_scrape_per_scheduled_crash_is_explained():
     failed = {"peer/172.16.0.1:9100": 3, "peer/172.16.0.2:9100": 1, "agent/172.16.255.254:9102": 1}
     schedule = [Crash(1, 0), Join(2, 0, ()), Vanish(3, 0), Leave(4, 1)]
     places = {0: ("172.16.0.1", 9100), 1: ("172.16.0.2", 9100)}
-    assert unexplained_failures(ScrapeCounts({}, failed), schedule, places) == failed | {"peer/172.16.0.1:9100": 1}
-    assert unexplained_failures(ScrapeCounts({}, {"peer/172.16.0.1:9100": 2}), schedule, places) == {}
+    assert unexplained_failures(ScrapeCounts({}, failed), schedule, places, {}) == failed | {"peer/172.16.0.1:9100": 1}
+    assert unexplained_failures(ScrapeCounts({}, {"peer/172.16.0.1:9100": 2}), schedule, places, {}) == {}
 
 
 @pytest.mark.parametrize(
@@ -66,3 +74,12 @@ def test_a_graph_shows_the_time_of_the_run():
     assert query["g1.expr"] == ['rate(b{job="c"}[10s])']
     assert query["g0.range_input"] == ["90s"]
     assert query["g0.end_input"] == ["2023-11-14 22:13:20"]
+
+
+def test_scrapes_of_a_paused_peer_may_fail_as_often_as_they_are_due() -> None:
+    pause = Change(0, 0, 3_000_000_000, paused=(4, 5))
+    paused = count_paused([pause, Change(0, 1, 9, sources=(4,), is_cut=True)], {4: 0, 5: 1}, interval_s=1.0)
+    assert paused == {0: 4, 1: 4}
+    places = {0: ("172.16.0.1", 9100)}
+    failed = {"peer/172.16.0.1:9100": 5}
+    assert unexplained_failures(ScrapeCounts({}, failed), [], places, paused) == {"peer/172.16.0.1:9100": 1}

@@ -1,7 +1,8 @@
 """The emulated testbed: Mininet hosts, the data plane between them, an sshd, and the certificate's probes.
 
 ``testbed`` joins the parts. ``userspace`` is the handle of the data plane (``harness.planes.plane``) and ``dataplane/``
-the processes behind it. ``probes``, ``introduction``, ``pace`` and ``certifier`` measure the idle network.
+the processes behind it. ``pauser`` stops peers. ``probes``, ``introduction``, ``pace`` and ``certifier`` measure the
+idle network.
 """
 
 from harness.planes.description import Description as PlaneDescription
@@ -30,7 +31,7 @@ def describe(name: str, text: str, plane: PlaneDescription) -> Description:
     return Description(
         name=name,
         text=text,
-        can=plane.can | {"probe", "certify", "dilate", "vanish", "command", "record", "processes"},
+        can=plane.can | {"probe", "certify", "dilate", "vanish", "pause", "command", "record", "processes"},
         place="harness.planning.placement:place_in_sandbox",
         estimate="harness.planning.needs:estimate_processes",
         testbed="harness.testbeds.emulated.testbed:make",

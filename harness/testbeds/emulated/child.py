@@ -63,6 +63,16 @@ class Child:
         """The last line of its log."""
         return last_line(self._log)
 
+    def tell(self, line: bytes) -> None:
+        """Write a line to its standard input.
+
+        Raises:
+            BrokenPipeError: it has ended.
+        """
+        assert self._process.stdin
+        self._process.stdin.write(line + b"\n")
+        self._process.stdin.flush()
+
     def read_line(self) -> str:
         """Wait for a line of its standard output; empty = it has ended, or says nothing within ``END_S``."""
         assert self._process.stdout

@@ -21,6 +21,7 @@ from mininet.node import Host as MininetHost
 
 from harness.errors import TestbedError
 from harness.testbeds.emulated import LIMIT
+from harness.testbeds.emulated.host_processes import find_processes
 from peer.runtime.limits import allow_open_files
 
 CTL_BRIDGE = "ctlbr"
@@ -82,17 +83,7 @@ def stop(hosts: Sequence[EmulatedHost]) -> None:
 
 def processes(hosts: Sequence[EmulatedHost]) -> list[int]:
     """Return the processes in the hosts' namespaces, except Mininet's shells."""
-    shells = {host.shell.pid for host in hosts}
-    inside = {Path(host.netns).readlink() for host in hosts}
-    found = []
-    for namespace in Path("/proc").glob("[0-9]*/ns/net"):
-        process = int(namespace.parts[2])
-        try:
-            if process not in shells and namespace.readlink() in inside:
-                found.append(process)
-        except OSError:
-            continue  # it has ended
-    return found
+    return find_processes({host.shell.pid for host in hosts})
 
 
 def _mininet_host(number: int) -> MininetHost:

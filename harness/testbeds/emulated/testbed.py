@@ -1,7 +1,8 @@
 """The emulated testbed, inside a sandbox: Mininet hosts, a data plane, and one machine with its own sshd."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from pkgutil import resolve_name
 
@@ -32,6 +33,7 @@ from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.host_capture.handle import HostCaptures
 from harness.testbeds.emulated.pace import Pace
+from harness.testbeds.emulated.pauser import Pauser
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.work_folder import remove_work_folder
@@ -43,7 +45,7 @@ from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, FAULTS_FILE, PRE
 from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import Clock
 from topologies.model import Matrix
-from topologies.timeline import instants_of
+from topologies.timeline import Change, instants_of
 
 LOOPBACK = "127.0.0.1"
 """The sandbox's own loopback. Hosts have others, so they cannot reach what listens here."""
@@ -68,6 +70,7 @@ class EmulatedTestbed:
         self._machine = plan.placement[0].machine
         self._problems: list[tuple[str, str]] = []
         self._captured: CaptureCounts | None = None
+        self._pauser: Pauser | None = None
         self._keep_awake = make_keep_awake()
         self._watchdog = Watchdog(run_dir, clock)
         self._throttling = read_throttling(find_groups())
@@ -91,6 +94,9 @@ class EmulatedTestbed:
         self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
         self._sshd = self._start_sshd()
         self._pressure.start()
+        if any(change.paused for change in self._changes):
+            shells = [host.shell.pid for host in self._hosts]
+            self._pauser = Pauser(self._changes, shells, self._run_dir, self._clock.dilation)
 
     def _make_plane(self) -> Plane:
         """Start the data plane that the run's testbed names."""
@@ -165,14 +171,20 @@ class EmulatedTestbed:
 
     def lost(self) -> dict[str, str]:
         """Return the processes and threads of the testbed that have ended, and how."""
-        parts = (self._plane, self._host_captures, self._prober, self._watchdog, self._pressure)
-        return {name: how for part in parts for name, how in part.lost().items()}
+        parts = (self._plane, self._host_captures, self._prober, self._watchdog, self._pressure, self._pauser)
+        return {name: how for part in parts if part is not None for name, how in part.lost().items()}
 
     def schedule(self, zero_ns: int) -> None:
-        """Tell the data plane the workload's zero, and the plan's changes, which it applies by itself."""
+        """Tell the data plane the workload's zero, and it and the pauser the plan's changes, which they apply."""
         self._zero_ns = zero_ns
         if isinstance(self._plane, Scheduling):
-            self._plane.schedule(self._changes, zero_ns)
+            self._plane.schedule(self._link_changes, zero_ns)
+        if self._pauser is not None:
+            self._pauser.schedule(zero_ns)
+
+    @property
+    def _link_changes(self) -> list[Change]:
+        return [change for change in self._changes if not change.paused]
 
     def resources(self) -> dict[str, float]:
         """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
@@ -204,9 +216,10 @@ class EmulatedTestbed:
             "throttled_periods": throttling.periods,
             "throttled_us": throttling.time_us,
         }
+        pauses_ns = self._end_pauses()
         with self._noting():
             final = self._plane.close()
-            self._write_applied(final.applied_ns)
+            self._write_applied(final.applied_ns, pauses_ns)
             counters |= _plane_counters(final)
             self._problems += _plane_problems(final)
         self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
@@ -219,11 +232,19 @@ class EmulatedTestbed:
             self._problems += _capture_problems(self._captured)
         return Findings(counters=counters, problems=tuple(self._problems), capture_files=files)
 
-    def _write_applied(self, applied_ns: Sequence[int]) -> None:
-        """Record when each instant of the plan's changes was applied."""
+    def _end_pauses(self) -> list[int]:
+        """Let all peers go on, and return when each instant of a pause was applied."""
+        if self._pauser is None:
+            return []
+        applied_ns, complaints = self._pauser.end()
+        self._problems += [("invalid", complaint) for complaint in complaints]
+        return applied_ns
+
+    def _write_applied(self, links_ns: Sequence[int], pauses_ns: Sequence[int]) -> None:
+        """Record when each instant of the plan's changes was applied, to links and to peers."""
         if self._changes:
-            asked_ns = (self._zero_ns + each for each in instants_of(self._changes))
-            lines = [AppliedChange(*each) for each in zip(asked_ns, applied_ns, strict=False)]
+            pauses = [change for change in self._changes if change.paused]
+            lines = merge_applied(((self._link_changes, links_ns), (pauses, pauses_ns)), self._zero_ns)
             write_file(self._run_dir / FAULTS_FILE, msgspec.json.Encoder().encode_lines(lines))
 
     @contextlib.contextmanager
@@ -237,6 +258,23 @@ class EmulatedTestbed:
     def _set_jitter(self, jitter_ms: Matrix) -> None:
         underlay = self._underlay
         self._plane.apply(PairsChange(underlay.delay_ms, jitter_ms, underlay.loss_ratio))
+
+
+def merge_applied(parts: Iterable[tuple[Sequence[Change], Sequence[int]]], zero_ns: int) -> list[AppliedChange]:
+    """Return the instants that all parts of the testbed have applied, in order.
+
+    Args:
+        parts: of each part its changes, and when it applied their instants, in order; it may lack the last ones.
+        zero_ns: the zero of the changes, on the run's clock.
+    """
+    found: dict[int, list[int | None]] = {}
+    for changes, applied_ns in parts:
+        for asked_ns, at_ns in zip_longest(instants_of(changes), applied_ns):
+            found.setdefault(asked_ns, []).append(at_ns)
+    known = ((asked_ns, [at for at in found[asked_ns] if at is not None]) for asked_ns in sorted(found))
+    return [
+        AppliedChange(zero_ns + asked_ns, max(at_ns)) for asked_ns, at_ns in known if len(at_ns) == len(found[asked_ns])
+    ]
 
 
 def make(setting: Setting) -> EmulatedTestbed:

@@ -1,0 +1,67 @@
+"""What cuts and pauses explain: frames lost with connections that broke, and ends of links that nobody was told of."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.changes import FOREVER_NS, PairChanges
+from metrics.checks.consistency import TOLD
+from metrics.pcap.walk import Bools, Ints
+from metrics.tables.columns import numbers
+
+
+def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, changes: PairChanges) -> Bools:
+    """Return which frames that were sent and never read a cut, or the pause of a peer, explains.
+
+    A cut of one direction breaks connections, too, since acknowledgements are lost. The frames were sent, or their
+    stream still worked, at most a round trip and ``TOLD`` before the cut or the pause, and they were sent before
+    ``metrics.changes.BREAK_NS`` after it. A frame that lies before one that was read is not explained.
+
+    Args:
+        unread: (n,) the frames.
+        moving_ns: (n,) the last instant at which the stream of each is known to have worked.
+        read_off: (n,) the largest offset on its stream of a frame that was read; -1 = none was.
+        trip_ns: (n,) the round trip that was asked for.
+        changes: of pairs of nodes.
+    """
+    src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
+    worked_ns = np.maximum(moving_ns, sent_ns) + trip_ns + TOLD.ns
+    halted = changes.meet(src, dst, sent_ns, worked_ns, which="breaking")
+    return halted & (numbers(unread["off"]) > read_off)
+
+
+def before_halts(rows: pa.Table, changes: PairChanges) -> pa.Table:
+    """Return spans of links by the traces up to their pair's first cut or pause, since later frames are missing.
+
+    Args:
+        rows: with node, peer, from_ns and to_ns.
+        changes: of pairs of nodes.
+    """
+    if not changes:
+        return rows
+    node, peer, from_ns, to_ns = (numbers(rows[name], -1) for name in ("node", "peer", "from_ns", "to_ns"))
+    until_ns = np.minimum(to_ns, changes.first_halt_ns(node, peer, from_ns))
+    rows = rows.set_column(rows.column_names.index("to_ns"), "to_ns", pa.array(until_ns))
+    return rows.filter(pa.array(from_ns < until_ns))
+
+
+def loosen(rows: pa.Table, changes: PairChanges) -> pa.Table:
+    """Return spans of links by the wire, loosened where a cut or a pause keeps its ends from being told.
+
+    A node may give a link up in a cut, and no packet tells: it is sure up to the cut only. The other end may not hear
+    of it either, so it is possible for ever. A paused peer does not tell either, and reads what it is told later.
+
+    Args:
+        rows: with node, peer, from_ns, sure_from_ns, sure_to_ns and maybe_to_ns.
+        changes: of pairs of nodes.
+    """
+    if not changes:
+        return rows
+    node, peer = (numbers(rows[name], -1) for name in ("node", "peer"))
+    halt_ns = changes.first_halt_ns(node, peer, numbers(rows["from_ns"]))
+    sure = pc.min_element_wise(rows["sure_to_ns"], pa.array(halt_ns), skip_nulls=False)
+    is_told = halt_ns > numbers(rows["maybe_to_ns"], FOREVER_NS)
+    maybe = pc.if_else(pa.array(is_told), rows["maybe_to_ns"], pa.scalar(FOREVER_NS))
+    for name, values in (("sure_to_ns", sure), ("maybe_to_ns", maybe)):
+        rows = rows.set_column(rows.column_names.index(name), name, values)
+    return rows

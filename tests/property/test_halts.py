@@ -1,0 +1,86 @@
+"""Frames that cuts and pauses explain, against a loop over all frames and changes."""
+
+from typing import get_args
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metrics.changes import BREAK_NS, FOREVER_NS, GRACE_NS, PairChanges, Which
+from metrics.checks.consistency import TOLD
+from metrics.tables.halts import excuse_halted
+from metrics.tables.schemas import arrow_schema
+from topologies.timeline import Change
+
+SECOND = 1_000_000_000
+NODES = 4
+
+nodes = st.integers(0, NODES - 1)
+frames = st.tuples(nodes, nodes, st.integers(0, 60), st.integers(0, 60), st.integers(0, 3), st.integers(-1, 3))
+
+
+@st.composite
+def some_halt(draw: st.DrawFn) -> Change:
+    from_s = draw(st.integers(0, 30))
+    ends = [tuple(sorted(draw(st.sets(nodes, min_size=1)))) for _ in range(2)]
+    hosts = draw(st.sampled_from([{"sources": ends[0], "destinations": ends[1], "is_cut": True}, {"paused": ends[0]}]))
+    to_s = draw(st.none() | st.integers(0, 20).map(lambda length: from_s + length))
+    return Change(
+        from_ns=from_s * SECOND,
+        to_ns=None if to_s is None else to_s * SECOND,
+        fault=0,
+        **hosts,
+    )
+
+
+@given(st.lists(frames, min_size=1, max_size=8), st.lists(some_halt(), max_size=3), st.integers(0, 2))
+def test_a_cut_or_a_pause_explains_frames_that_were_under_way_or_sent_until_connections_have_broken(
+    rows: list[tuple[int, int, int, int, int, int]], halts: list[Change], trip_s: int
+):
+    src, dst, sent_s, moving_s, off, read_off = (np.array(column) for column in zip(*rows, strict=True))
+    unread = pa.table({"src_node": src, "dst_node": dst, "log_send_ns": sent_s * SECOND, "off": off})
+    unread = unread.cast(pa.schema([arrow_schema("hops").field(name) for name in unread.column_names]))
+    trip_ns = np.full(len(rows), trip_s * SECOND)
+    found = excuse_halted(unread, moving_s * SECOND, read_off, trip_ns, PairChanges(halts, NODES))
+    for row, excused in zip(rows, found.tolist(), strict=True):
+        source, destination, sent, moving, offset, latest = row
+        explained = False
+        for halt in halts:
+            ends = {(a, b) for a in halt.sources for b in halt.destinations}
+            begins = max(sent, moving) * SECOND >= halt.from_ns - trip_s * SECOND - TOLD.ns
+            ended = halt.to_ns is not None and sent * SECOND >= halt.to_ns + BREAK_NS
+            reached = ends & {(source, destination), (destination, source)} or {source, destination} & {*halt.paused}
+            explained |= bool(reached) and begins and not ended
+        assert excused == (explained and offset > latest)
+
+
+@given(st.lists(st.tuples(nodes, st.integers(0, 40), st.integers(0, 9)), min_size=1), st.lists(some_halt(), max_size=3))
+def test_a_pause_concerns_its_own_peers_until_a_second_after_it(
+    rows: list[tuple[int, int, int]], halts: list[Change]
+) -> None:
+    node, from_s, length_s = (np.array(column) for column in zip(*rows, strict=True))
+    span_ns = from_s * SECOND, (from_s + length_s) * SECOND
+    found = PairChanges(halts, NODES).paused(node, *span_ns).tolist()
+    for (own, since, length), paused in zip(rows, found, strict=True):
+        assert paused == any(
+            own in halt.paused
+            and since * SECOND < (10**18 if halt.to_ns is None else halt.to_ns + GRACE_NS)
+            and (since + length) * SECOND >= halt.from_ns
+            for halt in halts
+        )
+
+
+def test_links_are_compared_up_to_a_pause_of_either_end() -> None:
+    pause = PairChanges([Change(10, 0, 20, paused=(1,))], NODES)
+    pairs = np.array([0, 1, 2]), np.array([1, 3, 3])
+    assert pause.first_halt_ns(*pairs, np.zeros(3, np.int64)).tolist() == [10, 10, FOREVER_NS]
+    assert pause.first_halt_ns(*pairs, np.full(3, 29)).tolist() == [10, 10, FOREVER_NS]
+    assert pause.first_halt_ns(*pairs, np.full(3, 30)).tolist() == [FOREVER_NS] * 3
+
+
+def test_probes_and_packets_know_nothing_of_pauses() -> None:
+    """Hosts answer, and links carry, while peers are paused."""
+    pause, spans = PairChanges([Change(10, 0, 20, paused=(1,))], NODES), (np.array([12]), np.array([13]))
+    met = {which: pause.meet(np.array([0]), np.array([1]), *spans, which=which).tolist() for which in get_args(Which)}
+    assert met == {which: [which in ("settling", "breaking")] for which in get_args(Which)}
