@@ -24,6 +24,7 @@ DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overla
 
 VERBS = {
     "doctor": "check this machine and say how to fix each finding",
+    "new": "make a package for a protocol of your own",
     "check": "validate an experiment or a study",
     "plan": "print an experiment with every default, and what its run needs",
     "run": "run an experiment, analyse the run and print the verdict",

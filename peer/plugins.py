@@ -137,12 +137,18 @@ def _load_file(path: Path) -> Plugin:
         raise PluginError(f"plugin {path}: expected a Python file, or a folder with __init__.py")
     if not path.stem.isidentifier() or start.suffix != ".py":
         raise PluginError(f"plugin {path}: expected a file NAME.py or a folder NAME; NAME is a Python identifier")
-    if path.stem in sys.modules or find_spec(path.stem) is not None:
+    if path.stem in sys.modules or _is_elsewhere(path.stem, start):
         raise PluginError(f"plugin {path}: there is another module {path.stem}; rename the plugin")
     folder = [str(path)] if path.is_dir() else None
     spec = spec_from_file_location(path.stem, start, submodule_search_locations=folder)
     assert spec is not None, "the file is Python"
     return _make(f"plugin {path}", spec, path)
+
+
+def _is_elsewhere(name: str, start: Path) -> bool:
+    """Whether an import of a module would find another file."""
+    other = find_spec(name)
+    return other is not None and (other.origin is None or Path(other.origin).resolve() != start)
 
 
 def _load_shipped(name: str, root: Path | zipfile.Path) -> Plugin:
