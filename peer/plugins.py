@@ -190,7 +190,7 @@ def _make(shown: str, spec: ModuleSpec, place: Path | zipfile.Path, version: str
     try:
         assert spec.loader is not None, "namespace packages have no PROTOCOL"
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the code of a stranger raises
+    except (Exception, SystemExit) as error:  # whatever the code of a stranger raises
         raise PluginError(f"{shown}: {type(error).__name__}: {error}") from error
     if not any(hasattr(module, attribute) for attribute in KINDS.values()):
         raise PluginError(f"{shown}: it defines no {' or '.join(KINDS.values())}")

@@ -83,6 +83,7 @@ def test_a_package_is_a_plugin(folder: Path) -> None:
         ("two words.py", PLUGIN, "expected a file NAME.py or a folder NAME; NAME is a Python identifier"),
         ("json.py", PLUGIN, "there is another module json; rename the plugin"),
         ("bad.py", "raise RuntimeError('no luck')", "RuntimeError: no luck"),
+        ("bad.py", "raise SystemExit(0)", "SystemExit: 0"),
         ("bad.py", "import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("bad.py", "x = (", "SyntaxError: '(' was never closed (bad.py, line 1)"),
         ("bad.py", "x = 1", "it defines no PROTOCOL"),
