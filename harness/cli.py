@@ -13,14 +13,18 @@ from harness.doctor.programs import program_path
 from harness.errors import TrellisError, UsageError
 from harness.interpreter import SAFE_PATH
 from harness.interruption import describe, exit_code, heed_sigterm
+from harness.plugins import VERBS as PLUGIN_VERBS
+from harness.plugins import declare_plugin, name_plugins
 from harness.terminal import one_line, say
 from metrics.rundir import RunDirError
 from metrics.storage import StoreError
+from peer.plugins import PluginError
 
 DESCRIPTION = "An emulated-WAN testbed for peer-to-peer publish/subscribe overlays."
 
 VERBS = {
     "doctor": "check this machine and say how to fix each finding",
+    "new": "make a package for a protocol of your own",
     "check": "validate an experiment or a study",
     "plan": "print an experiment with every default, and what its run needs",
     "run": "run an experiment, analyse the run and print the verdict",
@@ -55,7 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     os.environ.update(SAFE_PATH)  # no child process imports modules from the working directory
     try:
         return _run(argv, chosen)
-    except (TrellisError, RunDirError, StoreError) as error:
+    except (TrellisError, RunDirError, StoreError, PluginError) as error:
         say(f"{_command(chosen)}: {one_line(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:  # as in "trellis compare ... | head"
@@ -67,10 +71,13 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(argv: list[str], chosen: str | None) -> int:
+    argv = name_plugins(chosen, argv)  # before the verb's module is imported
     parser = _parser(chosen)
     if chosen is not None and chosen not in VERBS:
         raise UsageError(f"there is no verb '{chosen}'; trellis --help lists the verbs")
     arguments, unknown = parser.parse_known_args(argv)
+    if getattr(arguments, "plugin", []):
+        raise UsageError("expected --plugin FILE, with the option in full")
     if unknown:
         raise UsageError(f"unknown arguments: {' '.join(unknown)}; try: {_command(chosen)} --help")
     if chosen is None:
@@ -103,6 +110,8 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         sub = verbs.add_parser(verb, help=text, description=text)
         if verb == chosen:
             import_module(f"harness.commands.{_module(verb)}").add_arguments(sub)
+            if verb in PLUGIN_VERBS:
+                declare_plugin(sub)
     return parser
 
 

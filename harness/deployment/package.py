@@ -10,6 +10,7 @@ from msgspec import Struct
 
 import peer
 from harness.deployment.workspace import hash_files
+from peer.plugins import shipped_files
 
 DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
 """The packages that a peer imports besides the standard library (``[project] dependencies`` in pyproject.toml)."""
@@ -27,29 +28,32 @@ PARTS = ("peer", "topologies", "metrics", "harness")
 
 
 class Package(Struct, frozen=True):
-    """A gzipped tar of ``peer/``, and ``workspace.hash_files`` of its files, which names its folder on a machine."""
+    """A gzipped tar of ``peer/`` and the plugins, and ``workspace.hash_files`` of its files.
+
+    The hash names the package's folder on a machine.
+    """
 
     archive: bytes
     sha256: str
 
 
 def build_package(source: Path | None = None) -> Package:
-    """Pack the peer package of this checkout (or installation).
+    """Pack the peer package of this checkout (or installation), and the plugins.
 
     Times, owners and modes are fixed, so that equal sources give equal hashes on any machine.
     """
     source = source or Path(peer.__file__).parent
     contents = {str(Path("peer") / path.relative_to(source)): path.read_bytes() for path in source.rglob("*.py")}
+    contents |= shipped_files()
     return Package(_pack(contents), hash_files(contents))
 
 
 def pack_trellis() -> bytes:
-    """Return all packages of this checkout (or installation), with their data, as a gzipped tar."""
+    """Return all packages of this checkout (or installation) and the plugins, with their data, as a gzipped tar."""
     root = Path(peer.__file__).parents[1]
     files = (path for part in PARTS for path in (root / part).rglob("*"))
-    return _pack(
-        {str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file() and _is_source(path)}
-    )
+    own = {str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file() and _is_source(path)}
+    return _pack(own | shipped_files())
 
 
 def _is_source(path: Path) -> bool:

@@ -20,6 +20,7 @@ from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
+from peer.plugins import PluginError, added
 from peer.protocols.description import section_name
 from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
 from topologies.importers import IMPORTERS, Missing, Times
@@ -591,6 +592,12 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
 OPTIONAL = ("up_mbit", "down_mbit", "queue_bytes", "links")
 """The keys of ``[underlay]`` that a plan has only if they are set."""
 
+_GENERAL = {*_Opening.__annotations__, *Experiment.__annotations__}
+"""The keys that are no protocol's section."""
+
+if taken := {protocol.section for _, protocol in added("protocols")} & _GENERAL:
+    raise PluginError(f"a plugin has a protocol with the name of the section {min(taken)}; choose another one")
+
 
 def section_of(experiment: Experiment, part: str) -> Struct | None:
     """Return the section with the parameters of a part or protocol; None if it has no section."""
@@ -601,12 +608,13 @@ def section_of(experiment: Experiment, part: str) -> Struct | None:
 def resolve(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as plain values with every default filled in.
 
-    The sections of other protocols are left out: they have no effect, and so a plan's hash does not depend on which
-    other protocols there are. So are ``expressions`` if messages have none, ``faults`` if there are none, ``groups`` if
-    nothing names them, and the keys of ``OPTIONAL`` that are not set.
+    The sections of other protocols are left out, but for one whose overlay the protocol uses: they have no effect, and
+    so a plan's hash does not depend on which other protocols there are. So are ``expressions`` if messages have none,
+    ``faults`` if there are none, ``groups`` if nothing names them, and the keys of ``OPTIONAL`` that are not set.
     """
-    own = PROTOCOLS[experiment.protocol].section
-    others = {protocol.section for protocol in PROTOCOLS.values()} - {own}
+    protocol = PROTOCOLS[experiment.protocol]
+    own = {protocol.section, section_name(protocol.composition.overlay["name"])}
+    others = {protocol.section for protocol in PROTOCOLS.values()} - own
     if experiment.expressions.kind == "none":
         others.add("expressions")
     if not experiment.faults:

@@ -25,6 +25,7 @@ from harness.experiment.wording import (
     quote,
     values_or_sections,
 )
+from harness.plugins import take_plugins
 from harness.terminal import shorten
 from harness.testbeds.registry import find_lack
 from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
@@ -56,6 +57,7 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     if seed is not None:
         document["seed"] = seed
     with naming_origin(path, overrides, seed=seed):
+        take_plugins(document, path)
         return decode_experiment(document)
 
 

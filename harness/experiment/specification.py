@@ -45,8 +45,13 @@ If the file does not set a key, the key has the value that the protocol sets for
 `trellis plan FILE` prints them), or else the default given here. A section has no effect if nothing of its name is in
 use, such as `[flood]` under a protocol whose messages travel along its topics' links.
 
-An experiment file is code: `peer.command` names a program, which the run starts as the user who started the run. Run
-only files that you trust ([limitations.md](limitations.md), "Rights").
+`plugins = ["my_protocol.py"]`, a key before all sections of an experiment or a study, names modules or package folders
+that define protocols ([protocol-contract.md](protocol-contract.md#a-protocol-outside-the-repository)). `--plugin FILE`
+does the same for a command. The section of such a protocol is then a section like the others.
+
+An experiment file is code: `plugins` names modules, which `check`, `plan`, `run` and `sweep` import, and `peer.command`
+names a program, which the run starts, as the user who started the command. Use only files that you trust
+([limitations.md](limitations.md), "Rights").
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts;
 `testbed = "remote"` needs `inventory`, and no other testbed allows it; with it `time_dilation` must be 1; the kind

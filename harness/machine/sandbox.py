@@ -26,6 +26,7 @@ from typing import IO
 
 from harness.errors import TestbedError
 from harness.interpreter import python_command
+from peer.plugins import named_files
 
 PRIVATE_FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 """Folders that are empty, private and in memory in a sandbox. ``/var/run`` is a link to ``/run``."""
@@ -64,7 +65,8 @@ def enter(
         TestbedError: a program is missing, or this kernel refuses the namespaces.
     """
     _check_possible()
-    own = (Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.cwd())  # what this Python needs
+    # What this Python needs:
+    own = (Path(__file__).parents[2], Path(sys.prefix), Path(sys.base_prefix), Path.cwd(), *map(Path, named_files()))
     kept = [f"--keep={path}" for path in sorted({str(path.absolute()) for path in (*own, *keep)})]
     inside = python_command("-m", __name__, *kept, "--", *argv)
     return subprocess.Popen(

@@ -260,6 +260,7 @@ class Execution:
             counters={**findings.counters, **self.counters},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
+            plugins=manifest.plugins(),
             hashes=self.plan.hashes,
             problems=(*self.problems, *findings.problems, *_complaints(self.plan, self.run_dir)),
             capture_files=findings.capture_files,

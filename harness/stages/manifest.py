@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from harness.machine.epoch import epoch_offset_ns as epoch_offset_ns
@@ -15,6 +16,7 @@ from harness.progress import step
 from metrics.processors import usable_processors
 from metrics.rundir import SCHEMA_VERSION, Manifest, Phase, write_document
 from metrics.rundir.files import MANIFEST_FILE
+from peer.plugins import loaded
 from peer.runtime.clock import Clock
 
 _PACKAGES = (
@@ -70,6 +72,11 @@ def versions() -> dict[str, str]:
         words = (done.stdout + done.stderr).strip().splitlines()
         found[name] = next((line for line in words if any(map(str.isdigit, line))), "")
     return found
+
+
+def plugins() -> tuple[dict[str, str], ...]:
+    """Return the origin of every loaded plugin."""
+    return tuple(to_builtins(plugin.origin) for plugin in loaded())
 
 
 def _revision() -> str | None:

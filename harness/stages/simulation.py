@@ -123,6 +123,7 @@ class SimulatedRun:
             counters={"events_handled": simulation.handled, "frames_sent": sum(simulation.sent_frames)},
             versions=manifest.versions(),
             kernel=manifest.kernel(),
+            plugins=manifest.plugins(),
             hashes={**plan.hashes, "trace": digest},
         )
         manifest.write(self._run_dir, result)

@@ -9,6 +9,8 @@ A module is left out if it is an unused protocol's own, or if such a module impo
 that counts does. All others count, such as those that nothing imports. The registry's imports of protocols do not count
 as imports, since it imports every protocol.
 
+Where an experiment uses protocols of plugins (``peer.plugins``), the hashes of these plugins count, too.
+
 Of a module the syntax tree counts, without statements that are only a text (docstrings). Comments, layout and line
 numbers do not matter.
 """
@@ -24,6 +26,7 @@ from typing import NamedTuple
 
 from harness.experiment.form import Experiment
 from harness.planning.composition import choose_parts
+from peer.plugins import added
 from peer.protocols.registry import SHARED_DISSEMINATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -78,7 +81,9 @@ def code_of(experiments: Iterable[Experiment]) -> str:
 @cache
 def code_of_protocols(protocols: frozenset[str]) -> str:
     """Return the same for the names of the protocols that experiments use."""
-    return hash_modules(modules_here(), protocols)
+    code = hash_modules(modules_here(), protocols)
+    plugins = sorted(plugin.origin.sha256 for plugin, protocol in added("protocols") if protocol.name in protocols)
+    return hashlib.sha256("".join((code, *plugins)).encode()).hexdigest()[:16] if plugins else code
 
 
 @cache

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from harness.errors import ExperimentError
 from harness.experiment.document import naming_origin, read_toml
 from harness.experiment.loader import decode, is_study
+from harness.plugins import take_plugins
 from harness.studies.form import (
     Bounds,
     Cell,
@@ -52,6 +53,7 @@ def load_study(path: Path, overrides: Sequence[str] = (), *, seeds: int | None =
     if seeds is not None:
         document["seeds"] = seeds
     with naming_origin(path, overrides, seeds=seeds):
+        take_plugins(document, path)
         _refuse_overruled(decode(document, Study), keys)
         study = decode(_keep_from_quick(document, keys), Study)
         if quick:

@@ -10,6 +10,8 @@ from typing import Final
 from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
+from peer.plugins import shipped_files
+
 _ROOMS: Final = ("metrics", "peer")
 
 
@@ -23,6 +25,8 @@ def ship_code(spark: SparkSession, rooms: Sequence[str] = _ROOMS) -> None:
 def pack_code(folder: Path, rooms: Sequence[str] = _ROOMS) -> Path:
     """A zip in ``folder`` of the packages that executors import, with their data, for ``SparkContext.addPyFile``.
 
+    The plugins are in it, too.
+
     It is named after its content: Spark refuses a second file of a name, and a second registration is none.
     """
     root = Path(__file__).parents[2]
@@ -32,6 +36,8 @@ def pack_code(folder: Path, rooms: Sequence[str] = _ROOMS) -> Path:
             for path in sorted((root / room).rglob("*")):
                 if path.is_file() and path.parent.name != "__pycache__":
                     archive.writestr(zipfile.ZipInfo(str(path.relative_to(root))), path.read_bytes())
+        for name, plugin in sorted(shipped_files().items()):
+            archive.writestr(zipfile.ZipInfo(name), plugin)
     target = folder / f"trellis_{hashlib.sha256(content.getvalue()).hexdigest()[:16]}.zip"
     target.write_bytes(content.getvalue())
     return target

@@ -231,6 +231,9 @@ class Manifest(Struct, frozen=True):
 
     ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
 
+    ``plugins`` are the loaded ones: name, version or path, and sha256 of their files (``peer.plugins.Origin``). No
+    reader of a run imports them.
+
     ``uncaptured`` is why a testbed that can capture did not, although the experiment asks for it; empty = it did.
 
     ``can`` are the abilities of the testbed; None in manifests of earlier versions, so ask ``has_ability``.
@@ -254,6 +257,7 @@ class Manifest(Struct, frozen=True):
     schema_version: Count = 0
     can: tuple[Text, ...] | None = None
     uncaptured: Text = ""
+    plugins: tuple[dict[str, Text], ...] = ()
 
     def __post_init__(self) -> None:
         self.timeline.require_bounded()

@@ -104,8 +104,8 @@ def _delays_ns(sources: TransitSources, sent: pa.Table, enters_ns: Ints) -> Ints
     bounds = np.searchsorted(link[order], np.arange(len(links) + 1))
     for number, found in enumerate(links.to_pylist()):
         own = jittered[order[bounds[number] : bounds[number + 1]]]
-        hosts = (sources.hosts[found[end]] for end in ("src_node", "dst_node"))
-        process = sources.jitter.process(*hosts, found["delay_ms"], found["jitter_ms"])
+        source, destination = (sources.hosts[found[end]] for end in ("src_node", "dst_node"))
+        process = sources.jitter.process(source, destination, found["delay_ms"], found["jitter_ms"])
         delays_ns[own] += process.offsets_ns(enters_ns[own], sources.jitter.levels)
     return np.asarray(delays_ns)
 

@@ -1,7 +1,8 @@
 """The frames that nodes exchange, as values. ``peer.wire`` turns them into bytes.
 
-A frame's class carries its kind. Kinds 1-15 belong to the links and to interests, 16-31 to messages, 32-255 to
-overlay and membership protocols, each of which registers its own.
+A frame's class carries its kind. Kinds 1-15 belong to the links and to interests, 16-31 to messages, 32-191 to the
+overlay and membership protocols of Trellis, and ``USER_KINDS`` to protocols from elsewhere. Each protocol registers its
+own.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ Disclosure = tuple[NodeId, Iterable[TopicId]]
 
 UNLIMITED_TTL = 255
 """The TTL of a message that no rule decrements."""
+
+USER_KINDS = range(192, 256)
+"""The kinds of frames of protocols from outside this repository (``peer.plugins``)."""
 
 _TYPES: dict[int, type[Frame]] = {}
 

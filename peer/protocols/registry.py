@@ -1,9 +1,10 @@
 """The protocols by name, the parts by role and name, and how a node is made of them.
 
-A new protocol adds its ``PROTOCOL`` to ``PROTOCOLS``; nothing else lists names.
+A new protocol of Trellis adds its ``PROTOCOL`` to ``_OWN``; nothing else lists names. The protocols of plugins follow
+(``peer.plugins``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,6 +23,7 @@ from peer.core.node import ComposedNode, StatefulNode
 from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State
 from peer.core.processing_delay import UnhurriedNode
+from peer.plugins import PluginError, added
 from peer.protocols import (
     complete_graph,
     gossipsub,
@@ -38,11 +40,11 @@ from peer.protocols import (
     topiary,
     vitis,
 )
-from peer.protocols.description import Choice, Composition, Description
+from peer.protocols.description import Choice, Composition, Description, section_name
 
 Made = TypeVar("Made")
 
-PROTOCOLS: dict[str, Description] = {
+_OWN: dict[str, Description] = {
     protocol.name: protocol
     for protocol in (
         random_graph.PROTOCOL,
@@ -62,16 +64,10 @@ PROTOCOLS: dict[str, Description] = {
         implicit_groups.PROTOCOL,
     )
 }
-"""Every protocol; experiments have their sections in this order."""
+"""The protocols of Trellis."""
 
 DEFAULT = random_graph.PROTOCOL.name
 """The protocol of an experiment that names none."""
-
-
-def _own_parts(role: str) -> dict[str, type[Part]]:
-    """The parts in a role that belong to a protocol, by its name."""
-    return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
-
 
 MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView, "partial": PartialView, "cyclon": Cyclon, "newscast": Newscast}
 INTERESTS: dict[str, type[Part]] = {
@@ -79,7 +75,6 @@ INTERESTS: dict[str, type[Part]] = {
     "announced-only": ToldInterests,
     "private": PrivateInterests,
 }
-OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
 SHARED_DISSEMINATIONS: dict[str, type[Part]] = {
     "flood": Flood,
     "topic-flood": TopicFlood,
@@ -87,6 +82,53 @@ SHARED_DISSEMINATIONS: dict[str, type[Part]] = {
 }
 """Those that work with every protocol."""
 
+
+def add_protocols(
+    protocols: Mapping[str, Description], plugins: Iterable[tuple[str, object]]
+) -> dict[str, Description]:
+    """Return protocols with those of plugins after them.
+
+    Args:
+        protocols: by name.
+        plugins: what an error message calls each plugin, and its ``PROTOCOL``.
+
+    Raises:
+        PluginError: a ``PROTOCOL`` is no description, has a name that is taken, or an overlay that cannot be borrowed.
+    """
+    together = dict(protocols)
+    for shown, protocol in plugins:
+        if not isinstance(protocol, Description):
+            raise PluginError(f"{shown}: expected PROTOCOL to be a Description, got {type(protocol).__name__}")
+        sections = {section_name(name) for name in (*together, *MEMBERSHIPS, *SHARED_DISSEMINATIONS, "protocol")}
+        if protocol.section in sections:
+            raise PluginError(f"{shown}: the name {protocol.name!r} is taken; choose another one")
+        if "overlay" not in protocol.parts and not _may_lend(together.get(str(protocol.composition.overlay["name"]))):
+            named = protocol.composition.overlay["name"]
+            raise PluginError(f"{shown}: {protocol.name!r} has no overlay of its own and cannot use {named!r}")
+        together[protocol.name] = protocol
+    return together
+
+
+def _may_lend(lender: Description | None) -> bool:
+    """Whether the overlay of a protocol works for another protocol: the plan gives it nothing but parameters."""
+    return (
+        lender is not None
+        and "overlay" in lender.parts
+        and lender.draw_initial_state is None
+        and not lender.needs_rates
+    )
+
+
+PROTOCOLS = add_protocols(_OWN, ((f"plugin {plugin.origin.path}", made) for plugin, made in added("protocols")))
+"""Every protocol; experiments have their sections in this order."""
+
+
+def _own_parts(role: str) -> dict[str, type[Part]]:
+    """The parts in a role that belong to a protocol, by its name."""
+    return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
+
+
+OVERLAYS: dict[str, type[Part]] = _own_parts("overlay")
 DISSEMINATIONS = SHARED_DISSEMINATIONS | _own_parts("dissemination")
 
 

@@ -1,0 +1,69 @@
+"""A protocol from ``trellis new``, outside the repository: simulated, emulated, compared with gossipsub."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.run_experiment import Finished, finish, speaks_of_load, start, trellis
+
+pytestmark = pytest.mark.root
+
+SMALL = [
+    f"--set={setting}"
+    for setting in (
+        "underlay.hosts=10",
+        "random.degree=3",
+        "workload.topics=3",
+        "workload.warmup_s=4",
+        "workload.duration_s=5",
+        "interests.ratio=0.7",
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("own") / "mine"
+    subprocess.run(trellis("new", "protocol", "push-gossip", folder), check=True)
+    return folder
+
+
+def run(folder: Path, name: str, *words: str) -> Finished:
+    """Run the experiment of the new protocol."""
+    out = folder / name
+    return Finished(out, finish(start("run", folder / "experiment.toml", *SMALL, *words, "--out", out, "--json")))
+
+
+@pytest.mark.slow
+def test_it_runs_on_two_testbeds_and_is_compared_with_gossipsub(folder: Path) -> None:
+    simulated = run(folder, "simulated")
+    emulated = run(folder, "emulated", "--testbed", "emulated")
+    gossipsub = run(folder, "gossipsub", "--set=protocol=gossipsub")
+    for each in (simulated, emulated, gossipsub):
+        assert [reason for reason in each.summary["reasons"] if not speaks_of_load(reason)] == []
+        assert each.summary["headline"]["delivery_ratio"] > 0.9
+        [plugin] = each.manifest["plugins"]
+        assert (plugin["name"], len(plugin["sha256"])) == ("push_gossip", 64)
+    compared = subprocess.run(
+        trellis("compare", simulated.run_dir, gossipsub.run_dir), capture_output=True, text=True, check=False
+    )
+    assert compared.returncode == 0, compared.stderr
+    assert compared.stdout.split()[:2] == ["push-gossip", "gossipsub"]
+
+
+@pytest.mark.slow
+def test_a_run_is_analysed_without_its_plugin(folder: Path) -> None:
+    """What a run folder says of its protocol is never imported."""
+    before = run(folder, "again").summary["headline"]
+    code = folder / "push_gossip"
+    code.rename(folder / "elsewhere")
+    try:
+        done = subprocess.run(
+            trellis("report", folder / "again", "--json"), capture_output=True, text=True, check=False
+        )
+    finally:
+        (folder / "elsewhere").rename(code)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["headline"] == before
