@@ -4,14 +4,14 @@
 they are asked for.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from metrics.dataframes import open_run as open_run
     from metrics.dataframes import open_runs as open_runs
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in ("open_run", "open_runs"):
         from metrics import dataframes
 

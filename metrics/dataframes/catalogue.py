@@ -62,7 +62,7 @@ MEANINGS: Final = {
 }
 """What a row of each DataFrame is."""
 
-_SCHEMAS: Final = {"runs": RUN_COLUMNS, "events": EVENTS, "streams": STREAMS}
+OWN_SCHEMAS: Final = {"runs": RUN_COLUMNS, "events": EVENTS, "streams": STREAMS}
 """The columns of those that are no tables."""
 
 
@@ -73,7 +73,7 @@ def list_names(*, analysed: bool) -> KeysView[str]:
 
 def schema_of_frame(name: str) -> pa.Schema:
     """Return the columns of a DataFrame, without those that say the run."""
-    return _SCHEMAS.get(name) or schema_of_table("conns" if name == "connections" else name)
+    return OWN_SCHEMAS.get(name) or schema_of_table("conns" if name == "connections" else name)
 
 
 def to_spark(schema: pa.Schema) -> StructType:

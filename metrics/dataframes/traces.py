@@ -1,4 +1,4 @@
-"""``spark.read.format("trace")``: the peers' traces as a PySpark Python Data Source, with the rows that kernels read."""
+"""``spark.read.format("trace")``: the peers' traces as a PySpark Python Data Source (docs/dataframes.md)."""
 
 import json
 import os
