@@ -28,7 +28,7 @@ def open_run(spark: SparkSession, uri: str | Path) -> "OpenRuns":
     Raises:
         RunDirError: it is no finished run, or its tables are of a version that cannot be read.
     """
-    return OpenRuns(spark, [RunDir(place(uri))], identified=False)
+    return OpenRuns(spark, [RunDir(_locate(uri))], identified=False)
 
 
 def open_runs(spark: SparkSession, uris: str | Sequence[str | Path]) -> "OpenRuns":
@@ -43,7 +43,7 @@ def open_runs(spark: SparkSession, uris: str | Sequence[str | Path]) -> "OpenRun
         RunDirError: as for ``open_run``; or two runs have the same ``run_id``.
         FileNotFoundError: the pattern matches no finished run.
     """
-    paths = _match(uris) if isinstance(uris, str) else [place(uri) for uri in uris]
+    paths = _match(uris) if isinstance(uris, str) else [_locate(uri) for uri in uris]
     runs: dict[str, RunDir] = {}
     for run in map(RunDir, paths):
         first = runs.setdefault(run.manifest.run_id, run)
@@ -52,8 +52,14 @@ def open_runs(spark: SparkSession, uris: str | Sequence[str | Path]) -> "OpenRun
     return OpenRuns(spark, list(runs.values()), identified=True)
 
 
+def _locate(uri: str | Path) -> Place:
+    """Return the place of a run or pattern. Spark may have another working folder than we, so paths are absolute."""
+    where = place(uri)
+    return where.absolute() if isinstance(where, Path) else where
+
+
 def _match(pattern: str) -> list[Place]:
-    where = place(pattern)
+    where = _locate(pattern)
     root = where.parent if isinstance(where, StorePath) else Path(where.anchor)
     relative = where.name if isinstance(where, StorePath) else str(where.relative_to(where.anchor))
     found = sorted(root.glob(relative), key=str)
