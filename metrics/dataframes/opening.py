@@ -60,9 +60,9 @@ def _locate(uri: str | Path) -> Place:
 
 def _match(pattern: str) -> list[Place]:
     where = _locate(pattern)
-    root = where.parent if isinstance(where, StorePath) else Path(where.anchor)
+    root: Place = where.parent if isinstance(where, StorePath) else Path(where.anchor)
     relative = where.name if isinstance(where, StorePath) else str(where.relative_to(where.anchor))
-    found = sorted(root.glob(relative), key=str)
+    found: list[Place] = sorted(root.glob(relative), key=str)
     runs = [path for path in found if (path / MANIFEST_FILE).exists()]
     if not runs:
         raise FileNotFoundError(f"{pattern}: expected finished runs, found none among {len(found)} matches")
