@@ -4,18 +4,20 @@ Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from metrics.checks import RULES
 from metrics.checks.rule import GRAVE_FACTOR, CheckRule, Limit
 from metrics.comparison.error_rates import HEAD, tabulate_rates
+from metrics.dataframes.catalogue import MEANINGS, OWN_SCHEMAS, to_spark
 from metrics.measures.registry import HEADLINE, OVERLAY, STUDIED, find_measure
 from metrics.probing import PHASES
 from metrics.tables.schemas import TABLES
 
-PAGES = tuple(Path(__file__).parents[1] / "docs" / f"{name}.md" for name in ("verdict", "results", "studies", "tables"))
+_NAMES = ("verdict", "results", "studies", "tables", "dataframes")
+PAGES = tuple(Path(__file__).parents[1] / "docs" / f"{name}.md" for name in _NAMES)
 
 _TABLE = re.compile(r"(<!-- table: (.*?) -->\n\n).*?(\n\n<!-- end of table -->)", re.DOTALL)
 _PHASE = re.compile(f"({'|'.join(PHASES)})$")
@@ -42,10 +44,18 @@ def make_tables() -> dict[str, str]:
             [(f"`{each.name}`", each.unit, family.title, each.text, each.by) for family, each in studied],
         ),
         "error rates of conditions": _tabulate(HEAD, tabulate_rates()),
+        "dataframes": _tabulate(("name", "a row is"), [(f"`{name}`", text) for name, text in MEANINGS.items()]),
+        "columns of dataframes": _tabulate(("dataframe", "column", "type", "unit"), _columns_of_dataframes()),
         "overlay": _tabulate(
             ("column", "meaning"), [(f"`{name}`", labels.get(name, "the instant")) for name in TABLES["overlay"]]
         ),
     }
+
+
+def _columns_of_dataframes() -> Iterator[tuple[str, str, str, str]]:
+    for name, schema in OWN_SCHEMAS.items():
+        for field in to_spark(schema).fields:
+            yield f"`{name}`", f"`{field.name}`", field.dataType.simpleString(), field.metadata.get("unit", "")
 
 
 def _tables_of_checks() -> dict[str, str]:

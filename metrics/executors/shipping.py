@@ -5,6 +5,7 @@ import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 from pyspark import SparkFiles
@@ -17,6 +18,10 @@ _ROOMS: Final = ("metrics", "peer")
 
 def ship_code(spark: SparkSession, rooms: Sequence[str] = _ROOMS) -> None:
     """Make our packages available to a session's executors. They need NumPy, pyarrow and msgspec for themselves."""
+    if not isinstance(spark, SparkSession):  # Spark Connect: the server keeps a copy for its executors and itself
+        with TemporaryDirectory(prefix="trellis-") as temporary:
+            spark.addArtifacts(str(pack_code(Path(temporary), rooms)), pyfile=True)
+        return
     folder = Path(SparkFiles.getRootDirectory()) / "shipped"  # goes when the session does; executors fetch it late
     folder.mkdir(exist_ok=True)
     spark.sparkContext.addPyFile(str(pack_code(folder, rooms)))

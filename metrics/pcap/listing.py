@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from metrics.pcap.files import Capture, head_of, read_bytes, require_regular
+from metrics.pcap.pcapng import is_pcapng
 from metrics.pcap.records import UNKNOWN_HOST
 from metrics.storage import Place, StorePath, place
 
@@ -98,6 +99,14 @@ def _match(pattern: str) -> Iterator[tuple[str, Place]]:
     base = Path(*parts[:fixed])
     for match in glob.iglob(pattern, recursive=True):  # noqa: PTH207 - patterns may be absolute
         yield Path(match).relative_to(base).as_posix(), Path(match)
+
+
+def hosts_of(capture: Capture) -> frozenset[int] | None:
+    """The hosts that the rows of a listed capture name; None if interfaces may follow that its beginning lacks."""
+    head = head_of(capture.path, HEAD_BYTES)
+    if is_pcapng(head) and len(head) >= HEAD_BYTES:
+        return None
+    return _claimed_hosts(capture) - capture.contested
 
 
 def _claimed_hosts(capture: Capture) -> frozenset[int]:

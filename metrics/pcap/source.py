@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from metrics.executors.shipping import ship_code
-from metrics.pcap.listing import list_captures
+from metrics.pcap.files import Capture
+from metrics.pcap.listing import hosts_of, list_captures
 from metrics.pcap.schemas import union_schema
 from metrics.pcap.tables import Reading
 from metrics.pcap.tasks import PARTITION_BYTES, Task, plan_tasks, read_share
+from metrics.pushdown import Chosen, allow_pushdown, choose
 
 _BATCH_ROWS = 1 << 17
+_HOSTS: Final = ("host", "vantage_host")
+"""The columns that say which host recorded a row."""
 _OPTIONS: Final = frozenset(
     ("path", "tables", "traced", "epoch_offset_ns", "origin_ns", "retransmissions", "parallelism", "partition_bytes")
 )
@@ -55,25 +59,41 @@ class PcapReader(DataSourceReader):
         self._path = options.get("path", "")
         self._parallelism = int(options.get("parallelism") or os.cpu_count() or 1)
         self._partition_bytes = int(options.get("partition_bytes", PARTITION_BYTES))
+        self._chosen = Chosen()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take those on hosts. They decide which files are read."""
+        self._chosen, left = choose(filters, _HOSTS)
+        return left
 
     def partitions(self) -> list[InputPartition]:
         listing = list_captures(self._path)
         if said := listing.describe_left_out():
             warnings.warn(f"{self._path}: {said}", stacklevel=2)
-        tasks = plan_tasks(listing.captures, self._reading, self._parallelism, self._partition_bytes)
-        return [PcapPartition(task) for task in tasks]
+        captures = [each for each in listing.captures if self._may_have(each)]
+        tasks = plan_tasks(captures, self._reading, self._parallelism, self._partition_bytes)
+        return [PcapPartition(task) for task in tasks or [()]]
+
+    def _may_have(self, capture: Capture) -> bool:
+        """Whether a capture may have rows that are wanted."""
+        if not self._chosen.wanted:
+            return True
+        hosts = hosts_of(capture)
+        return hosts is None or self._chosen.may_have(hosts)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, PcapPartition)
         schema = union_schema(self._reading.tables)
         for share in partition.task:
             for name, table in read_share(share, self._reading):
-                yield from _conform(name, share.capture.name, table, schema).to_batches(_BATCH_ROWS)
+                rows = _conform(name, share.capture.name, table, schema)
+                yield from self._chosen.select(rows).to_batches(_BATCH_ROWS)
 
 
 def register(spark: SparkSession) -> None:
     """Make the format ``pcap`` known to a session, and its code available to the session's executors."""
     ship_code(spark)
+    allow_pushdown(spark)
     spark.dataSource.register(PcapDataSource)
 
 

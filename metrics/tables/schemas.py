@@ -158,10 +158,13 @@ def arrow_schema(table: str) -> pa.Schema:
     return pa.schema([(name, _ARROW[kind]) for name, kind in columns.items()])
 
 
-def require_tables(run: RunDir) -> None:
+def require_tables(run: RunDir) -> int:
     """Check that an analysed run's tables can be read. Tables of an older version can if they have every column.
 
     All tables are made together. Parts that Spark wrote do not say a version.
+
+    Returns:
+        Their schema version.
 
     Raises:
         RunDirError: the tables are of a newer version, or one lacks a column.
@@ -184,6 +187,7 @@ def require_tables(run: RunDir) -> None:
         if others:
             problem = f"{name} has other values in {', '.join(others)} than it should; compute the tables again"
             raise RunDirError(run.path, f"{problem}: trellis report {run.path}")
+    return version
 
 
 def _is_alike(wanted: pa.DataType, found: pa.DataType) -> bool:

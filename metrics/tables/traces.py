@@ -148,8 +148,7 @@ def stage_files(files: Iterable[Place], staging: Staging, part: int) -> list[Tra
     states = []
     for path in files:
         about_copies = _CopyEvents(path.stat().st_size)
-        for block in read_blocks(path):
-            events = _settle(parse(block), path, staging.ahead_ns)
+        for events in read_events(path, staging.ahead_ns):
             states += _states(events)
             is_frame = pc.fill_null(pc.is_in(events["event"], pa.array(["send", "receive"])), fill_value=False)
             frames = events.filter(is_frame).select(FRAMES.names)
@@ -269,6 +268,17 @@ def describe_copies(events: pa.Table) -> pa.Table:
     columns |= {"first_event": first["event"], "first_peer": first["peer"], "first_ns": first["ts_ns"]}
     columns["is_own"] = pc.is_valid(find([own["node"], own["message_id"]], asked))
     return conform(columns, HANDLED)
+
+
+def read_events(path: Place, ahead_ns: Mapping[int, int]) -> Iterator[pa.Table]:
+    """Read a trace a block of lines at a time, as rows of ``EVENTS``; ``event`` is null where a line is no event.
+
+    Args:
+        path: the trace, named ``<node>.jsonl``.
+        ahead_ns: how far the clocks of nodes are ahead of ours; absent = not.
+    """
+    for block in read_blocks(path):
+        yield _settle(parse(block), path, ahead_ns)
 
 
 def locate(frames: pa.Table) -> pa.Table:

@@ -1,0 +1,187 @@
+"""Runs as DataFrames: the same rows in a classic session and through a Connect server, which shares its JVM."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+from metrics import open_run, open_runs, summary, tables
+from metrics.dataframes import OpenRuns
+from metrics.rundir import RunDir, RunDirError
+from metrics.session import session
+from metrics.tables.schemas import TABLES
+from tests.fabricate import Fabrication
+
+pytestmark = pytest.mark.spark
+
+PAGE = Path(__file__).parents[2] / "docs" / "dataframes.md"
+QUICKSTART = "20261128T120000Z-seed1"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two analysed runs, one without tables, and a folder that is no run."""
+    folder = tmp_path_factory.mktemp("opened")
+    for name, seed in ((QUICKSTART, 1), ("it's", 2)):
+        run_dir = Fabrication(seed=seed).write(folder / "runs" / "quickstart" / name, run_id=name)
+        tables.build(run_dir)
+        summary.write(run_dir)
+    Fabrication(seed=3).write(folder / "raw", run_id="raw")
+    (folder / "runs" / "quickstart" / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with session("local[2]", light=True) as spark:
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def connected(spark: SparkSession) -> Iterator[ConnectSession]:
+    """A client of a Connect server on loopback, in the JVM of the classic session."""
+    context: Any = spark.sparkContext._jsc.sc()
+    context.conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
+    context.conf().set("spark.connect.grpc.binding.port", "0")
+    jvm: Any = spark.sparkContext._jvm
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    service.start(context)
+    client = ConnectSession.builder.remote(f"sc://127.0.0.1:{service.localPort()}").create()
+    try:
+        yield client
+    finally:
+        client.stop()
+        service.stop(jvm.scala.Option.empty(), jvm.scala.Option.empty())
+
+
+@pytest.fixture(scope="module")
+def run(spark: SparkSession, folder: Path) -> OpenRuns:
+    return open_run(spark, folder / "runs" / "quickstart" / QUICKSTART)
+
+
+@pytest.fixture(scope="module")
+def runs(spark: SparkSession, folder: Path) -> OpenRuns:
+    with pytest.warns(UserWarning, match=r"1 of 3 matches have no manifest.json and are left out"):
+        return open_runs(spark, f"{folder}/runs/*/*")
+
+
+def plan_of(frame: Any, capsys: pytest.CaptureFixture[str]) -> str:
+    frame.explain("formatted")
+    return capsys.readouterr().out
+
+
+def sorted_rows(frame: Any) -> list[str]:
+    return sorted(repr(tuple(row)) for row in frame.collect())
+
+
+def test_a_table_has_its_rows_and_units(run: OpenRuns, folder: Path) -> None:
+    stored = pq.read_table(folder / "runs" / "quickstart" / QUICKSTART / "tables" / "hops.parquet")
+    assert sorted_rows(run.hops) == sorted(repr(tuple(row.values())) for row in stored.to_pylist())
+    assert run["hops"].schema["d_wire_ns"].metadata == {"unit": "ns", "comment": "ns"}
+    assert run.hops.schema["conn"].metadata == {}
+    assert (
+        run.events.schema["ts_ns"].metadata == run.packets.schema["ts_ns"].metadata == {"unit": "ns", "comment": "ns"}
+    )
+
+
+def test_recordings_are_read_without_tables(spark: SparkSession, folder: Path) -> None:
+    fabrication = Fabrication(seed=3)
+    raw = open_run(spark, folder / "raw")
+    assert set(raw) == {"runs", "events", "packets"}
+    assert raw.packets.count() == len(fabrication.packets)
+    assert raw.events.count() == sum(map(len, fabrication.traces.values()))
+    assert raw.packets.where("host = 2").count() == sum(1 for packet in fabrication.packets if packet[1] == 2)
+    with pytest.raises(RunDirError, match="hops is made of tables, and the run has none; trellis tables"):
+        _ = raw.hops
+    with pytest.raises(AttributeError, match="'nothing'"):
+        _ = raw.nothing
+
+
+def test_rows_of_several_runs_say_their_run(runs: OpenRuns, run: OpenRuns, folder: Path) -> None:
+    rows = runs.deliveries.groupBy("run_id", "experiment", "protocol", "seed").count().collect()
+    protocol = RunDir(folder / "runs" / "quickstart" / QUICKSTART).plan.experiment["protocol"]
+    facts = {(row.run_id, row.experiment, row.protocol, row.seed) for row in rows}
+    assert facts == {(name, "fabricated", protocol, 1) for name in (QUICKSTART, "it's")}
+    mine = runs.deliveries.where(f"run_id = '{QUICKSTART}'").drop("run_id", "experiment", "protocol", "seed")
+    assert sorted_rows(mine) == sorted_rows(run.deliveries)
+    assert runs.hops.schema["d_wire_ns"].metadata == {"unit": "ns", "comment": "ns"}
+    assert sorted_rows(runs.runs.selectExpr("run_id", "schema_version", "verdict IS NULL")) == sorted(
+        repr((name, 1, False)) for name in (QUICKSTART, "it's")
+    )
+
+
+def test_streams_are_the_directions_of_connections(run: OpenRuns) -> None:
+    ends = {(row.uid, "orig"): (row.orig_node, row.orig_bytes) for row in run.connections.collect()}
+    ends |= {(row.uid, "resp"): (row.resp_node, row.resp_bytes) for row in run.conns.collect()}
+    assert {(row.uid, row.direction): (row.src_node, row.stream_bytes) for row in run.streams.collect()} == ends
+    assert run.streams.schema["stream_bytes"].metadata["unit"] == "bytes"
+
+
+def test_a_query_reads_the_runs_and_nodes_that_it_names(
+    run: OpenRuns, runs: OpenRuns, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "PushedFilters: [EqualTo(node,3)]" in plan_of(run.events.where("node = 3"), capsys)
+    assert "EqualTo(host,3)" in plan_of(run.packets.where("host = 3"), capsys)
+    assert "GreaterThan(log_send_ns,7)" in plan_of(run.hops.where("log_send_ns > 7"), capsys)
+    assert plan_of(runs.hops, capsys).count("Location: InMemoryFileIndex") == 2
+    one = plan_of(runs.hops.where(f"run_id = '{QUICKSTART}' AND src_node = 3"), capsys)
+    assert one.count("Location: InMemoryFileIndex") == 1
+    assert "EqualTo(src_node,3)" in one
+
+
+def test_connect_has_the_rows_of_the_classic_session(
+    connected: Any, run: OpenRuns, runs: OpenRuns, folder: Path
+) -> None:
+    there = open_run(connected, folder / "runs" / "quickstart" / QUICKSTART)
+    assert list(there) == list(run)
+    for name in ("events", "packets", "hops", "streams", "checks", "faults"):
+        assert sorted_rows(there[name]) == sorted_rows(run[name]), name
+        assert there[name].schema == run[name].schema, name
+    assert there.events.where("node = 3").count() == run.events.where("node = 3").count() > 0
+    assert there.hops.schema["d_wire_ns"].metadata == {"unit": "ns", "comment": "ns"}
+    with pytest.warns(UserWarning, match="left out"):
+        several = open_runs(connected, f"{folder}/runs/*/*")
+    assert sorted_rows(several.deliveries) == sorted_rows(runs.deliveries)
+    several.create_views("deliveries")
+    assert connected.sql("SELECT DISTINCT run_id FROM deliveries ORDER BY run_id").collect() == [
+        (QUICKSTART,),
+        ("it's",),
+    ]
+
+
+def test_every_name_is_a_view(spark: SparkSession, run: OpenRuns) -> None:
+    assert run.create_views() == list(run)
+    assert {view.name for view in spark.catalog.listTables() if view.isTemporary} >= {
+        *TABLES,
+        "runs",
+        "events",
+        "streams",
+    }
+    assert spark.sql("SELECT count(*) FROM nodes").collect() == [(6,)]
+
+
+def test_a_run_is_opened_once(spark: SparkSession, folder: Path) -> None:
+    path = folder / "runs" / "quickstart" / QUICKSTART
+    with pytest.raises(RunDirError, match="has the run_id of"):
+        open_runs(spark, [path, path])
+    with pytest.raises(FileNotFoundError, match="expected finished runs, found none among 1 matches"):
+        open_runs(spark, f"{folder}/runs/*")
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+def test_the_examples_of_the_page_run(
+    spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {"spark": spark}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    for block in blocks:
+        exec(block, names)
+    shown = capsys.readouterr().out
+    assert len(blocks) == 5
+    assert "receive_ms_p99" in shown and "latency_ms_p50" in shown and "PushedFilters: [EqualTo(node,3)" in shown
