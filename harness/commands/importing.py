@@ -1,4 +1,4 @@
-"""``trellis import``: validate measured latencies, say what is in them, and write them in a form of choice."""
+"""``trellis import``: validate latencies or traces, say what is in them, and write them in our forms."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 from typing import get_args
 
-from harness.terminal import printable
+from harness.terminal import printable, say
+from metrics.trace_forms import FORMS, Form
 from topologies.importers import IMPORTERS, Importer, Missing, Options
 
 WRITTEN = tuple(name for name, importer in IMPORTERS.items() if importer.writes)
-"""The forms that Trellis writes."""
+"""The forms of latencies that Trellis writes."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         form.add_argument(
             "--to", choices=WRITTEN, help="the form to write (default: mesh if FILE ends in .json, otherwise matrix)"
         )
+        form.set_defaults(read=_import_latencies)
+    for traces in (form for form in FORMS.values() if form.reads):
+        _add_traces(forms.add_parser(traces.name, help=f"read {traces.help}"), traces)
+
+
+def _add_traces(form: argparse.ArgumentParser, traces: Form) -> None:
+    form.add_argument("path", type=Path, help="a trace, or a folder of traces")
+    if traces.mapped:
+        form.add_argument(
+            "--mapping", type=Path, required=True, metavar="FILE", help="a TOML file that says which key holds what"
+        )
+    form.add_argument(
+        "--out", type=Path, required=True, metavar="FOLDER", help="write traces and tables to this new folder"
+    )
+    form.set_defaults(read=_import_traces)
 
 
 def _add_options(form: argparse.ArgumentParser, importer: Importer) -> None:
@@ -45,11 +61,17 @@ def _add_options(form: argparse.ArgumentParser, importer: Importer) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read and validate the data, write them, and print their statistics, their provenance and what was filled.
+    """Read and validate the data, write them, and print what is in them.
 
     Raises:
-        ExperimentError: the data is invalid; the message names the file, line and column.
+        ExperimentError: the data are invalid; the message names the file and the place in it.
     """
+    arguments.read(arguments)
+    return 0
+
+
+def _import_latencies(arguments: argparse.Namespace) -> None:
+    """Print their statistics, their provenance and what was filled."""
     from harness.errors import ExperimentError
     from harness.experiment.document import input_errors
     from topologies.statistics import describe_delays
@@ -67,4 +89,19 @@ def run(arguments: argparse.Namespace) -> int:
     described = describe_delays([host.name for host in underlay.hosts], underlay.delay_ms)
     remarks = [f"{name}: {text}" for name, text in described.items()]
     print("\n".join(printable(remark) for remark in [*remarks, *found.provenance.describe(), *left_out]))
-    return 0
+
+
+def _import_traces(arguments: argparse.Namespace) -> None:
+    """Print what the traces say, and what they do not."""
+    from harness.errors import ExperimentError
+    from metrics.trace_forms.events import TraceError
+    from metrics.trace_forms.importing import describe, import_traces
+
+    try:
+        reading = FORMS[arguments.form].load().open_form(getattr(arguments, "mapping", None))
+        summary = import_traces(arguments.path, arguments.out, arguments.form, reading)
+    except TraceError as error:
+        raise ExperimentError(error.place, error.problem) from None
+    except OSError as error:
+        raise ExperimentError(str(error.filename or arguments.out), error.strerror or "cannot be written") from None
+    say(f"{arguments.out}: traces and tables of {summary.nodes} nodes", *describe(summary))
