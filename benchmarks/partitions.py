@@ -75,7 +75,8 @@ def make(out: Path, protocol: str, for_s: int, testbed: str, seed: int) -> Path:
         return run_dir
     file = out / f"{protocol}-{for_s}.toml"
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(QUICKSTART.read_text(encoding="utf-8") + PARTITION.format(begin_s=BEGIN_S, for_s=for_s))
+    experiment = QUICKSTART.read_text(encoding="utf-8") + PARTITION.format(begin_s=BEGIN_S, for_s=for_s)
+    file.write_text(experiment, encoding="utf-8")
     changed = {
         "protocol": protocol,
         "testbed": testbed,

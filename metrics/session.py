@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -117,6 +118,21 @@ def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
     return settings | (_LIGHT if light else {}) | (_LOOPBACK if master.startswith("local") else {})
+
+
+@contextmanager
+def connect_server(spark: SparkSession) -> Iterator[str]:
+    """Serve Spark Connect on a free port of loopback, in the JVM of a session. Yield the server's URL."""
+    context: Any = spark.sparkContext._jsc.sc()
+    context.conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
+    context.conf().set("spark.connect.grpc.binding.port", "0")
+    jvm: Any = spark.sparkContext._jvm
+    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
+    service.start(context)
+    try:
+        yield f"sc://127.0.0.1:{service.localPort()}"
+    finally:
+        service.stop(jvm.scala.Option.empty(), jvm.scala.Option.empty())
 
 
 def class_archive() -> Path:

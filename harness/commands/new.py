@@ -17,8 +17,9 @@ def run(arguments: argparse.Namespace) -> int:
         ExperimentError: the name cannot be used, or the folder has files.
     """
     from harness.scaffold import make_protocol
+    from metrics.rundir.files import EXPERIMENT_FILE
 
     for file in make_protocol(arguments.name, arguments.folder):
         print(arguments.folder / file)
-    print(f"try: trellis run {arguments.folder / 'experiment.toml'}")
+    print(f"try: trellis run {arguments.folder / EXPERIMENT_FILE}")
     return 0

@@ -589,8 +589,8 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
 
 
-OPTIONAL = ("up_mbit", "down_mbit", "queue_bytes", "links")
-"""The keys of ``[underlay]`` that a plan has only if they are set."""
+OPTIONAL = ("up_mbit", "down_mbit", "queue_bytes", "links", "jitter_correlation_ms")
+"""The keys of ``[underlay]`` that a plan has only if they are not as usual."""
 
 _GENERAL = {*_Opening.__annotations__, *Experiment.__annotations__}
 """The keys that are no protocol's section."""
@@ -610,7 +610,7 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
 
     The sections of other protocols are left out, but for one whose overlay the protocol uses: they have no effect, and
     so a plan's hash does not depend on which other protocols there are. So are ``expressions`` if messages have none,
-    ``faults`` if there are none, ``groups`` if nothing names them, and the keys of ``OPTIONAL`` that are not set.
+    ``faults`` if there are none, ``groups`` if nothing names them, and the keys of ``OPTIONAL`` that are as usual.
     """
     protocol = PROTOCOLS[experiment.protocol]
     own = {protocol.section, section_name(protocol.composition.overlay["name"])}
@@ -620,6 +620,8 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
     if not experiment.faults:
         others |= {"faults"} if experiment.underlay.links else {"faults", "groups"}
     found = {name: value for name, value in to_builtins(experiment).items() if name not in others}
-    unset = {name for name in OPTIONAL if found["underlay"][name] in (None, ())}
-    found["underlay"] = {name: value for name, value in found["underlay"].items() if name not in unset}
+    usual = to_builtins(UnderlaySpec())
+    found["underlay"] = {
+        name: value for name, value in found["underlay"].items() if name not in OPTIONAL or value != usual[name]
+    }
     return found

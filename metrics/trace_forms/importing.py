@@ -43,7 +43,7 @@ MEASURES: Final = (
 )
 """What the summary has of the measures of messages."""
 
-_WAITING_BYTES: Final = 32 << 20
+WAITING_BYTES: Final = 32 << 20
 
 _NEVER_TOLD: Final = {
     "verdict": "nothing of the network and the machines was observed, so the numbers are the programs' own word",
@@ -185,7 +185,7 @@ class _Writer:
         written = self._encode(line) + b"\n"
         self._waiting[line.node] += written
         self._waiting_bytes += len(written)
-        if self._waiting_bytes > _WAITING_BYTES:
+        if self._waiting_bytes > WAITING_BYTES:
             self._written_bytes += self._waiting_bytes
             self.flush()
         if self._written_bytes > MOST_BYTES:

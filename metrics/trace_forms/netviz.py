@@ -117,8 +117,8 @@ def _header(run: RunDir, first_ns: int, edges: set[tuple[int, int]]) -> dict[str
     hosts = {place.node: place.host for place in run.plan.placement}
     nodes = []
     for node, host in hosts.items():
-        rate = float(underlay.rate_mbit[host])
-        limits = {"upload_bw_mbps": rate, "download_bw_mbps": rate} if rate else {}
+        rates = zip(("upload_bw_mbps", "download_bw_mbps"), underlay.rate_mbit[:, host].tolist(), strict=True)
+        limits = {name: rate for name, rate in rates if rate}
         country = underlay.hosts[host].country
         nodes.append({"num": node} | limits | ({"country": country} if country else {}))
     links = [

@@ -13,7 +13,7 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from metrics import open_run, open_runs, summary, tables
 from metrics.dataframes import OpenRuns
 from metrics.rundir import RunDir, RunDirError
-from metrics.session import session
+from metrics.session import connect_server, session
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
 
@@ -45,18 +45,12 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def connected(spark: SparkSession) -> Iterator[ConnectSession]:
     """A client of a Connect server on loopback, in the JVM of the classic session."""
-    context: Any = spark.sparkContext._jsc.sc()
-    context.conf().set("spark.connect.grpc.binding.address", "127.0.0.1")
-    context.conf().set("spark.connect.grpc.binding.port", "0")
-    jvm: Any = spark.sparkContext._jvm
-    service = getattr(getattr(jvm.org.apache.spark.sql.connect.service, "SparkConnectService$"), "MODULE$")
-    service.start(context)
-    client = ConnectSession.builder.remote(f"sc://127.0.0.1:{service.localPort()}").create()
-    try:
-        yield client
-    finally:
-        client.stop()
-        service.stop(jvm.scala.Option.empty(), jvm.scala.Option.empty())
+    with connect_server(spark) as url:
+        client = ConnectSession.builder.remote(url).create()
+        try:
+            yield client
+        finally:
+            client.stop()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +37,7 @@ from tests.examples import examples
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
 from topologies.jitter import Jitter
 from topologies.model import DOWN
+from topologies.network import Link
 from topologies.timeline import Change, encode_changes
 
 SECOND_NS = 1_000_000_000
@@ -314,7 +315,8 @@ def test_loss_is_counted_beside_what_was_asked() -> None:
 def play_host(**other: float) -> Wire:
     """Host 0 has another access link than the other hosts, and sends a tenth of the packets, in bursts."""
     wire = Wire(rate_mbit=2.0, queue_ms=500.0)
-    up, down = (link._replace(**other) for link in wire.bench.access)
+    names = get_type_hints(Link)
+    up, down = (Link(**dict(zip(names, link, strict=True)) | other) for link in wire.bench.access)
     wire.bench.forwarder.network.set_access(0, up, down)
     for number in range(4000):
         wire.bench.advance(wire.bench.now_ns + 12 * MS_NS * (number % 4 == 0))
@@ -354,7 +356,7 @@ def test_the_pairs_with_the_same_loss_are_judged_together() -> None:
     """Each pair loses too few packets to be judged; those that were asked to lose 2 % lose none."""
     sent, lost, asked = np.full(40, 100), np.array([1] * 20 + [0] * 20), np.array([0.01] * 20 + [0.02] * 20)
     table = pa.table({"src_node": [0] * 40, "dst_node": [1] * 40, "sent": sent, "lost": lost, "asked": asked})
-    counts = Counts(**dict.fromkeys(Counts._fields, 0) | {"lossy_sent": 4000, "lossy_lost": 20})
+    counts = Counts(**dict.fromkeys(get_type_hints(Counts), 0) | {"lossy_sent": 4000, "lossy_lost": 20})
     found = judge_losses(counts, 60.0, 59.0, table)
     assert isinstance(found, Losses)
     assert (found.wrong_pairs, found.values, found.wrong_values) == (0, 2, 1)

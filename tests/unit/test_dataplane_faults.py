@@ -72,7 +72,7 @@ def test_frames_to_nowhere_are_not_late() -> None:
 
 
 def test_no_network_has_the_fault_unless_it_is_asked_for() -> None:
-    attach = decode_command(encode(Attach((), (), (), 1, 1.0, 1)))
+    attach = decode_command(encode(Attach((), (), 100.0, 1, 1.0, 1)))
     assert isinstance(attach, Attach) and attach.fault is None
     clean = make_network(np.zeros((3, 1, 1)), 1, None)
     assert type(clean) is EmulatedNetwork
@@ -81,7 +81,7 @@ def test_no_network_has_the_fault_unless_it_is_asked_for() -> None:
 
 @pytest.mark.parametrize("fault", [LateFirsts("pairs"), HiddenFault("read", late_ms=2.5), HiddenFault("write", 0, 3)])
 def test_a_fault_reaches_the_forwarding_process_as_it_is(fault: Fault) -> None:
-    asked = Attach((), (), (), 1, 1.0, 1, fault)
+    asked = Attach((), (), 100.0, 1, 1.0, 1, fault)
     assert decode_command(encode(asked)) == asked
     network = make_network(np.zeros((3, 1, 1)), 1, fault)
     assert isinstance(network, LateFirstsNetwork) is isinstance(fault, LateFirsts)

@@ -14,11 +14,14 @@ from peer.protocols.registry import PROTOCOLS
 
 CHECKOUT = Path(__file__).parents[2]
 MODELS = CHECKOUT / "harness/planning/models"
+ABOUT_ONE = [CHECKOUT / f"metrics/trace_forms/{name}.py" for name in ("pubsub", "netviz")]
+ABOUT_ONE.append(CHECKOUT / "harness/scaffold/protocol")
+"""Traces of programs with GossipSub, and the package that ``trellis new`` makes."""
 SOURCES = [
     path
     for room in ("harness", "metrics")
     for path in sorted((CHECKOUT / room).rglob("*.py"))
-    if MODELS not in path.parents
+    if not {*ABOUT_ONE, MODELS} & {path, *path.parents}
 ]
 
 TEMPLATES = [path for room in ("harness", "metrics") for path in sorted((CHECKOUT / room).rglob("*.j2"))]

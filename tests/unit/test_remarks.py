@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from harness.cli import main
 from harness.experiment.abilities import DEFAULTS, DEMANDS, Demand, ignored_keys, refusals
-from harness.experiment.form import Experiment, resolve
+from harness.experiment.form import Experiment, LinksSpec, resolve
 from harness.experiment.loader import decode, decode_experiment
 from harness.testbeds.registry import TESTBEDS
 from metrics.degenerate import find_degeneracies
@@ -20,6 +20,12 @@ OTHER: dict[str, Any] = {
     "churn.silent_ratio": 0.5,
     "faults": [{"at_s": 1.0, "isolate": 1}],
     "underlay.jitter": 1.0,
+    "underlay.up_mbit": 2.0,
+    "underlay.down_mbit": 2.0,
+    "underlay.queue_bytes": 3000,
+    "underlay.links": [{"nodes": [0], "loss_ratio": 0.5}],
+    "underlay.links.queue_ms": [{"nodes": [0], "queue_ms": 5.0}],
+    "underlay.links.queue_bytes": [{"nodes": [0], "queue_bytes": 3000}],
     "underlay.loss_ratio": 0.5,
     "supervision": "continue",
 }
@@ -35,17 +41,17 @@ def leaves(section: Struct, path: str = "") -> list[str]:
 
 
 def other_value(key: str) -> Any:
+    if key in OTHER:
+        return OTHER[key]
     value: Any = DEFAULTS
     for name in key.split("."):
         value = getattr(value, name)
-    if key in OTHER:
-        return OTHER[key]
     return not value if isinstance(value, bool) else value + 2
 
 
 def with_key(key: str, testbed: str) -> Experiment:
     document: dict[str, Any] = {"name": "x", "testbed": testbed}
-    *sections, last = key.split(".")
+    *sections, last = key.split(".")[: 2 if key.startswith("underlay.") else None]
     place = document
     for name in sections:
         place = place.setdefault(name, {})
@@ -59,14 +65,15 @@ KEYS = [(demand, key) for demand in DEMANDS for key in demand.keys]
 def test_the_table_names_keys_of_the_form_each_once() -> None:
     names = [key for _, key in KEYS]
     assert len(set(names)) == len(names)
-    assert set(names) <= set(leaves(DEFAULTS))
+    of_links = {f"underlay.links.{name}" for name in LinksSpec.__struct_fields__}
+    assert set(names) <= {*leaves(DEFAULTS), *of_links}
 
 
 @pytest.mark.parametrize("testbed", TESTBEDS)
 @pytest.mark.parametrize(("demand", "key"), KEYS, ids=[key for _, key in KEYS])
 def test_a_key_is_honoured_refused_or_remarked_on(demand: Demand, key: str, testbed: str) -> None:
     experiment = with_key(key, testbed)
-    refused = [place for place, _ in refusals(experiment)]
+    refused = [place for place, _ in refusals(experiment) if not f"$.{key}".startswith(f"{place}.")]
     remarked = list(ignored_keys(experiment))
     if demand.ability in TESTBEDS[testbed].can:
         assert (refused, remarked) == ([], [])

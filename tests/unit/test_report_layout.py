@@ -43,7 +43,7 @@ class Large:
     """A run with tables of any size and spread, as the figures read it."""
 
     def __init__(self, nodes: int, seconds: int, scale: float, seed: int = 1) -> None:
-        self.zero_ns, self.duration_s = ZERO_NS, float(seconds)
+        self.zero_ns, self.duration_s, self.is_asked_for = ZERO_NS, float(seconds), True
         random = np.random.default_rng(seed)
         self._random, self._nodes, self._scale = random, nodes, scale
         at_ns = ZERO_NS + np.arange(-10, seconds) * SECOND

@@ -452,7 +452,7 @@ def test_the_page_has_every_form_and_event_and_its_mapping_is_one(tmp_path: Path
 
 
 def test_traces_with_too_many_events_or_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing, "_WAITING_BYTES", 1000)
+    monkeypatch.setattr(importing, "WAITING_BYTES", 1000)
     monkeypatch.setattr(importing, "MOST_BYTES", 5000)
     with pytest.raises(TraceError, match="GiB of events"):
         read(GOLDEN, tmp_path / "out")
