@@ -53,7 +53,8 @@ def open_connection(
     """Connect and log in. A machine with a host key that is not in its ``known_hosts`` is refused.
 
     Raises:
-        StepError: a key cannot be read, the login failed, or the server dropped every attempt.
+        StepError: a key cannot be read, the machine's key is not known, the login failed, or the server dropped every
+            attempt.
         OSError: the machine cannot be reached.
         paramiko.SSHException: the machine shows another host key, or does not speak SSH as expected.
     """
@@ -94,21 +95,33 @@ def load_key(path: str) -> paramiko.PKey:
     raise StepError(f"{path}: {problem}")
 
 
+class _Refusal(paramiko.MissingHostKeyPolicy):  # type: ignore[misc]
+    """Refuses a machine that shows a key which its file does not have."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: paramiko.PKey) -> None:
+        """Say which key is missing, and how to see it.
+
+        Raises:
+            StepError: always.
+        """
+        machine = self._machine
+        missing = f"{machine.known_hosts} has no {key.get_name()} key of {hostname}"
+        raise StepError(f"{missing}; `ssh-keyscan -p {machine.port} {machine.host}` prints what it shows: compare it")
+
+
 def _trust(connection: fabric.Connection, machine: Machine) -> None:
     """Let the client accept the keys of the machine's file only. Fabric's default accepts any key."""
     keys: dict[str, paramiko.PKey] = {}
     for key in read_host_keys(Path(machine.known_hosts), machine.host, machine.port):
         keys.setdefault(key.get_name(), key)  # Paramiko compares one key of each type: the first one counts
     name = known_as(machine.host, machine.port)
-    if not keys:
-        scan = f"ssh-keyscan -p {machine.port} {machine.host}"
-        raise StepError(
-            f"{machine.known_hosts} has no key of {name}; `{scan}` prints those that it shows: compare them"
-        )
     trusted = connection.client.get_host_keys()
     for kind, key in keys.items():
         trusted.add(name, kind, key)
-    connection.client.set_missing_host_key_policy(paramiko.RejectPolicy())
+    connection.client.set_missing_host_key_policy(_Refusal(machine))
 
 
 def _open_patiently(connection: fabric.Connection, pause: Callable[[float], object]) -> None:

@@ -303,7 +303,7 @@ def test_a_machine_with_another_host_key_is_refused(tmp_path: Path):
         with pytest.raises(DeploymentError, match="does not match"):
             Deployment([machine], "r", tmp_path / "logs").connect()
         Path(machine.known_hosts).write_text("")
-        with pytest.raises(DeploymentError, match=r"has no key of .*ssh-keyscan"):
+        with pytest.raises(DeploymentError, match=r"has no ssh-ed25519 key of .*ssh-keyscan"):
             Deployment([machine], "r", tmp_path / "logs").connect()
 
 
