@@ -116,7 +116,7 @@ def fabricate(run_dir: Path, lacks: str) -> Path:
 def simulate(run_dir: Path) -> Path:
     """A run with joins, leaves, crashes and adversaries."""
     file = run_dir.with_suffix(".toml")
-    file.write_text(digests.EXPERIMENT.format(protocol="similarity", adversary="asker"), encoding="utf-8")
+    file.write_text(digests.EXPERIMENT.format(protocol="similarity", adversary="asker", network=""), encoding="utf-8")
     write_plan(make_plan(load_experiment(file), file), run_dir)
     simulate_planned(run_dir)
     return run_dir
