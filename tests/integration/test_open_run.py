@@ -150,7 +150,7 @@ def test_connect_has_the_rows_of_the_classic_session(
 
 def test_every_name_is_a_view(spark: SparkSession, run: OpenRuns) -> None:
     assert run.create_views() == list(run)
-    assert {view.name for view in spark.catalog.listTables() if view.isTemporary} >= {
+    assert {view.viewName for view in spark.sql("SHOW VIEWS").collect() if view.isTemporary} >= {
         *TABLES,
         "runs",
         "events",

@@ -35,7 +35,7 @@ loss_ratio = zero.copy()
 loss_ratio[0, 1] = 1.0
 jitter_ms = zero + 2.0
 underlay = Underlay("test", tuple(Host(f"h{n}", f"h{n}") for n in range(size)), delay_ms, jitter_ms, loss_ratio,
-                    zero[0], zero[0], zero.astype(np.int8))
+                    zero[:2], zero[:2], zero.astype(np.int8))
 made = hosts.start([f"172.16.0.{n + 1}" for n in range(size)])
 wan = [f"10.0.0.{n + 1}" for n in range(size)]
 plane = UserspacePlane(underlay, 1, folder)
