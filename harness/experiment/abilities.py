@@ -2,7 +2,7 @@
 
 The descriptions of testbeds say which abilities each has, and why it lacks the others. A key that is set for a testbed
 without the ability is refused if the run would not be what was asked, and remarked on if only less is observed or
-judged. A key counts as set if its value is not the default.
+judged. A key counts as set if its value is neither none nor the default.
 """
 
 from collections.abc import Iterator
@@ -80,7 +80,7 @@ def _unmet(experiment: Experiment) -> Iterator[tuple[Demand, str, str]]:
     for demand in DEMANDS:
         if (reason := find_lack(experiment.testbed, demand.ability)) is not None:
             for key in demand.keys:
-                if _value(experiment, key) != _value(DEFAULTS, key):
+                if _value(experiment, key) not in (None, _value(DEFAULTS, key)):
                     yield demand, key, reason
 
 

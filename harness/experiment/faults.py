@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import asdict
 
-from harness.experiment.form import SLOWEST_MBIT, DegradeSpec, Experiment, FaultSpec, GroupSpec
+from harness.experiment.form import DegradeSpec, Experiment, FaultSpec, GroupSpec
+from topologies.limits import SLOWEST_MBIT
 
 VERBS: dict[str, frozenset[str]] = {
     "partition": frozenset({"direction", "in_flight"}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct, defstruct, field, to_builtins
+from msgspec.structs import force_setattr
 
 from harness.testbeds.registry import DEFAULT as DEFAULT_TESTBED
 from harness.testbeds.registry import TESTBEDS
@@ -23,9 +24,9 @@ from peer.core.membership.partial_view import PartialParameters
 from peer.plugins import PluginError, added
 from peer.protocols.description import section_name
 from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
-from topologies.importers import IMPORTERS, Missing, Times
+from topologies.importers import IMPORTERS, Missing, Times, carried_by
 from topologies.jitter import CORRELATION_MS
-from topologies.limits import LARGEST_DELAY_MS, MOST_HOSTS
+from topologies.limits import FASTEST_MBIT, LARGEST_DELAY_MS, MOST_HOSTS
 
 if TYPE_CHECKING:
     ProtocolName = str
@@ -53,12 +54,9 @@ Duration = Annotated[float, Meta(ge=1e-9, le=1e9)]
 TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
 OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
-AccessRate = Annotated[float, Meta(ge=0, le=1e6)]
+AccessRate = Annotated[float, Meta(ge=0, le=FASTEST_MBIT)]
 FilePath = Annotated[str, Meta(min_length=1)]
 Group = Annotated[str, Meta(min_length=1)] | Count | tuple[Annotated[int, Meta(ge=0)], ...]
-
-SLOWEST_MBIT = 0.001
-"""The least access rate; ``underlay.json`` rounds rates to 0.000001."""
 
 
 class LinksSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -126,8 +124,9 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     time, and is linear in between. Where the delay would change by more than half of that time, it is longer."""
     loss_ratio: Literal["measured"] | Annotated[float, Meta(ge=0, lt=1)] = "measured"
     """``measured`` (if the data has it), or the probability that a packet is lost, each way, on every pair."""
-    rate_mbit: AccessRate = 0.0
-    """Access rate of every host, each way, at least 0.001; 0 = unlimited."""
+    rate_mbit: AccessRate | None = None
+    """Access rate of every host, each way, at least 0.001; 0 = unlimited. Default: that of the data (if they have it),
+    otherwise unlimited."""
     up_mbit: AccessRate | None = None
     """Access rate of every host towards the network, likewise. Default: ``rate_mbit``."""
     down_mbit: AccessRate | None = None
@@ -140,6 +139,11 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     links: tuple[LinksSpec, ...] = ()
     """Other values for classes of hosts or pairs of hosts ([underlays.md](underlays.md#classes-of-links)). Of entries
     about the same link, the later one holds, key by key."""
+
+    def __post_init__(self) -> None:
+        """Fill in the rate of networks that have none of their own."""
+        if self.rate_mbit is None and "rates" not in carried_by(self.kind):
+            force_setattr(self, "rate_mbit", 0.0)
 
 
 class MembershipSpec(Struct, forbid_unknown_fields=True, frozen=True):

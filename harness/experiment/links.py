@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from harness.experiment.form import SLOWEST_MBIT, Experiment, LinksSpec, UnderlaySpec
+from harness.experiment.form import Experiment, LinksSpec, UnderlaySpec
+from topologies.importers import carried_by
+from topologies.limits import SLOWEST_MBIT
 
 RATES = ("rate_mbit", "up_mbit", "down_mbit")
 """The keys that set rates of access links; later ones take the place of earlier ones."""
@@ -20,6 +22,7 @@ def link_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     sections: dict[str, UnderlaySpec | LinksSpec] = {"$.underlay": underlay}
     sections |= {f"$.underlay.links[{number}]": entry for number, entry in enumerate(underlay.links)}
     is_limited = any(getattr(section, key) for section in sections.values() for key in RATES)
+    is_limited |= "rates" in carried_by(underlay.kind)
     for place, section in sections.items():
         yield from _access_rules(place, section, is_limited)
         if isinstance(section, LinksSpec):

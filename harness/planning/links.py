@@ -73,12 +73,13 @@ class Links(NamedTuple):
         return [block for block in self.blocks if getattr(block, name) is not None]
 
 
-def make_links(experiment: Experiment, hosts: Sequence[Host]) -> Links:
+def make_links(experiment: Experiment, hosts: Sequence[Host], rate_mbit: Matrix) -> Links:
     """Return the links of an experiment, with access links rounded as in ``underlay.json``.
 
     Args:
         experiment: with ``underlay``, ``groups`` and the seed.
         hosts: of the underlay.
+        rate_mbit: (2, n) rates of the data's access links, which hold where the experiment sets none.
 
     Raises:
         ExperimentError: a group is unknown or does not fit, or a queue is too long.
@@ -87,7 +88,7 @@ def make_links(experiment: Experiment, hosts: Sequence[Host]) -> Links:
     members = [_members(entry, f"$.underlay.links[{number}]", groups) for number, entry in enumerate(spec.links)]
     entries = list(zip(spec.links, members, strict=True))
     owned = [(entry, nodes) for entry, (nodes, _) in entries if entry.nodes is not None]
-    rate_mbit, queue_ms = _access([(spec, groups.everyone), *owned], len(hosts))
+    rate_mbit, queue_ms = _access([(spec, groups.everyone), *owned], rate_mbit)
     blocks = tuple(block for entry, pair in entries for block in _blocks(entry, *pair))
     return Links(np.round(rate_mbit, 6), np.round(queue_ms, 6), blocks)
 
@@ -109,9 +110,15 @@ def _given(entry: LinksSpec, keys: Sequence[str]) -> str:
     return ", ".join(f"{key} = {own:g}" for key in keys if (own := getattr(entry, key)) is not None)
 
 
-def _access(sections: Sequence[tuple[UnderlaySpec | LinksSpec, Nodes]], hosts: int) -> tuple[Matrix, Matrix]:
-    """Return rates (Mbit/s) and queues (ms) of the access links, (2, hosts) each, from sections with their hosts."""
-    rate_mbit, queue_ms, queue_bytes = np.zeros((3, 2, hosts))
+def _access(sections: Sequence[tuple[UnderlaySpec | LinksSpec, Nodes]], rate_mbit: Matrix) -> tuple[Matrix, Matrix]:
+    """Return rates (Mbit/s) and queues (ms) of the access links, (2, n) each.
+
+    Args:
+        sections: with the hosts that each is about.
+        rate_mbit: (2, n) the rates that hold where no section sets one.
+    """
+    rate_mbit = rate_mbit.copy()
+    queue_ms, queue_bytes = np.zeros((2, *rate_mbit.shape))
     for section, nodes in sections:
         index = sorted(nodes)
         for key, sides in _RATES.items():

@@ -11,7 +11,7 @@ from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
 from harness.machine.capacity import Capacity
 from harness.testbeds.registry import TESTBEDS
 from peer.runtime.limits import SUPPORT_FILES, needed_files
-from topologies.importers import IMPORTERS
+from topologies.importers import carried_by
 
 PEER_MIB = 7.0
 """Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
@@ -114,7 +114,7 @@ def _may_crash(churn: ChurnSpec) -> bool:
 
 def _extras(underlay: UnderlaySpec) -> int:
     """Return how many matrices the underlay has, or may have, besides the delays."""
-    carries = IMPORTERS[underlay.kind].carries if underlay.kind in IMPORTERS else frozenset()
+    carries = carried_by(underlay.kind)
     jitter = "jitter" in carries if underlay.jitter == "measured" else underlay.jitter not in ("none", 0)
     return jitter + ("loss" in carries if underlay.loss_ratio == "measured" else underlay.loss_ratio > 0)
 

@@ -58,7 +58,7 @@ def make_network(experiment: Experiment, folder: Path) -> Network:
     if delays is None:
         return Network.of(make_underlay(experiment, folder).underlay)
     hosts = spec.hosts or GENERATED_HOSTS
-    links = make_links(experiment, unplaced_hosts(hosts))
+    links = make_links(experiment, unplaced_hosts(hosts), np.zeros((2, hosts)))
     return Network(
         hosts,
         delays(spec, hosts, seed),
@@ -114,7 +114,7 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rates and queues."""
     jitter_ms, loss_ratio = _jitter_ms(experiment.underlay), _loss_ratio(experiment.underlay)
-    links = make_links(experiment, underlay.hosts)
+    links = make_links(experiment, underlay.hosts, underlay.rate_mbit)
     everywhere_ms = underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms)
     everywhere = underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio)
     return replace(

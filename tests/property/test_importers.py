@@ -24,6 +24,9 @@ words = (
 )
 
 
+rates = st.just(0.0) | st.floats(0.001, 1e6).map(lambda value: round(value, 6))
+
+
 def matrices(largest: float):
     elements = st.floats(0, largest).map(lambda value: round(value, 6))
     return arrays.arrays(np.float64, (SIZE, SIZE), elements=elements).map(without_own)
@@ -59,13 +62,20 @@ def test_a_written_file_is_read_as_what_it_was(tmp_path_factory, form: str, impo
     }
 
 
-@given(st.floats(-90, 90), st.floats(-180, 180), st.sampled_from(["", "EU"]))
-def test_a_mesh_keeps_places_and_regions(tmp_path_factory, latitude: float, longitude: float, region: str) -> None:
+@given(st.floats(-90, 90), st.floats(-180, 180), st.sampled_from(["", "EU"]), rates, rates)
+def test_a_mesh_keeps_places_regions_and_rates(
+    tmp_path_factory, latitude: float, longitude: float, region: str, up_mbit: float, down_mbit: float
+) -> None:
     hosts = (Host(name="a", site="a", country="PT", latitude=latitude, longitude=longitude), Host(name="b", site="b"))
-    imported = Imported(plain_underlay("x", hosts, np.array([[0, 1.5], [2, 0]])), (region, ""), Provenance())
+    underlay = plain_underlay("x", hosts, np.array([[0, 1.5], [2, 0]]))
+    underlay = replace(underlay, rate_mbit=np.array([[up_mbit, 3], [down_mbit, 0]]))
     path = tmp_path_factory.mktemp("mesh") / "m.json"
-    IMPORTERS["mesh"].write(path, imported)
+    imported = Imported(underlay, (region, ""), Provenance())
+    assert IMPORTERS["mesh"].write(path, imported) == []
+    lost = "rates of access links: not in a pairs file"
+    assert (lost in IMPORTERS["pairs"].write(path.with_suffix(".csv"), imported)) == bool(underlay.rate_mbit.any())
     found = IMPORTERS["mesh"].read(path, Options())
+    assert np.array_equal(found.underlay.rate_mbit, underlay.rate_mbit)
     assert found.underlay.hosts == hosts
     assert found.regions == (region, "")
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.cli import main
-from harness.experiment.form import Experiment, UnderlaySpec
-from harness.experiment.loader import load_experiment
+from harness.experiment.abilities import refusals
+from harness.experiment.form import Experiment, UnderlaySpec, resolve
+from harness.experiment.loader import decode_experiment, load_experiment
 from harness.planning import make_plan
 from harness.planning.underlays import make_underlay
 from topologies.importers import IMPORTERS, Options
@@ -140,7 +142,17 @@ def test_rows_with_decimal_commas_are_no_header(tmp_path: Path, separator: str) 
 MESH = {
     "source": "own",
     "nodes": [
-        {"num": 4, "name": "x", "country": "PT", "region": "EU", "latitude": 1.5, "longitude": -2, "other": 1},
+        {
+            "num": 4,
+            "name": "x",
+            "country": "PT",
+            "region": "EU",
+            "latitude": 1.5,
+            "longitude": -2,
+            "other": 1,
+            "up_mbit": 20,
+            "down_mbit": 0.5,
+        },
         {"num": 7, "upload_bw_mbps": 50, "download_bw_mbps": 50, "country": "US"},
     ],
     "edges": [{"source": 4, "target": 7, "latency_ms": 20}],
@@ -153,6 +165,7 @@ def test_a_mesh_keeps_what_is_known_of_its_nodes(tmp_path: Path) -> None:
     assert (first.name, first.country, first.latitude, first.longitude) == ("x", "PT", 1.5, -2)
     assert (second.name, second.country, second.latitude) == ("host 7", "US", None)
     assert found.underlay.delay_ms.tolist() == [[0, 20], [20, 0]]
+    assert found.underlay.rate_mbit.tolist() == [[20, 0], [0.5, 0]]
     assert found.regions == ("EU", "")
     assert found.provenance.source == "own"
     assert "bandwidths: not used; set rate_mbit" in found.provenance.notes
@@ -168,6 +181,14 @@ def test_a_mesh_keeps_what_is_known_of_its_nodes(tmp_path: Path) -> None:
         ({"edges": []}, ": expected at least two hosts with a time between them"),
         ({"nodes": [{"num": 1}, {"num": 1}]}, ": two nodes have the same num"),
         ({"nodes": [{"num": 1, "name": "a"}, {"num": 2, "name": "a"}]}, ": two nodes have the same name"),
+        (
+            {"nodes": [{"num": 4}, {"num": 7, "up_mbit": 5, "down_mbit": 1e-4}]},
+            ": node 7: expected a rate of 0 or at least 0.001 Mbit/s, got 0.0001",
+        ),
+        (
+            {"nodes": [{"num": 1, "up_mbit": 1e7}]},
+            ": expected a mesh of nodes and edges: Expected `float` <= 1000000.0",
+        ),
         ({"nodes": 3}, ": expected a mesh of nodes and edges: Expected `array`, got `int` - at `$.nodes`"),
     ],
 )
@@ -203,6 +224,11 @@ def section(**keys: Any) -> Experiment:
     return Experiment(name="x", seed=1, underlay=UnderlaySpec(**keys))
 
 
+def document(**keys: Any) -> dict[str, Any]:
+    """The same as a document, for keys that are sections."""
+    return {"name": "x", "seed": 1, "random": {"degree": 1}, "underlay": keys}
+
+
 def test_a_sample_of_the_shipped_cities_touches_every_continent() -> None:
     underlay, provenance = make_underlay(section(kind="measured-cities", hosts=20), Path())
     again, _ = make_underlay(section(kind="measured-cities", hosts=20), Path())
@@ -222,6 +248,35 @@ def test_measured_loss_and_jitter_reach_the_underlay_unless_overridden(tmp_path:
     overridden = make_underlay(section(**spec, loss_ratio=0.5, jitter="none"), tmp_path).underlay
     assert overridden.loss_ratio.tolist() == [[0, 0.5], [0.5, 0]]
     assert not overridden.jitter_ms.any()
+
+
+def test_rates_of_the_data_hold_where_the_experiment_sets_none(tmp_path: Path) -> None:
+    (tmp_path / "m.json").write_text(json.dumps(MESH))
+    spec = {"kind": "mesh", "path": "m.json"}
+    for keys, rates in (
+        ({}, [[20, 0], [0.5, 0]]),
+        ({"up_mbit": 3}, [[3, 3], [0.5, 0]]),
+        ({"rate_mbit": 0}, [[0, 0], [0, 0]]),
+        ({"links": ({"nodes": [1], "down_mbit": 7},)}, [[20, 0], [0.5, 7]]),
+    ):
+        assert make_underlay(decode_experiment(document(**spec, **keys)), tmp_path).underlay.rate_mbit.tolist() == rates
+    queues = make_underlay(decode_experiment(document(**spec, queue_bytes=1000)), tmp_path).underlay.queue_ms
+    assert queues.tolist() == [[0.4, 100], [16, 100]]  # 8,000 bits at 20 and 0.5 Mbit/s
+
+
+def test_a_plan_says_whether_rates_are_those_of_the_data() -> None:
+    """The plan of a network without data has the rate 0, whether the experiment sets it or not."""
+    assert resolve(section(kind="uniform")) == resolve(section(kind="uniform", rate_mbit=0.0))
+    assert resolve(section(kind="uniform"))["underlay"]["rate_mbit"] == 0.0
+    assert resolve(section(kind="mesh", path="m"))["underlay"]["rate_mbit"] is None
+    assert resolve(section(kind="mesh", path="m", rate_mbit=2.0))["underlay"]["rate_mbit"] == 2.0
+
+
+def test_rates_of_the_data_do_not_keep_a_real_network_from_being_used() -> None:
+    spec = UnderlaySpec(kind="mesh", path="m")
+    assert not list(refusals(Experiment(name="x", testbed="remote", underlay=spec)))
+    asked = Experiment(name="x", testbed="remote", underlay=replace(spec, rate_mbit=2.0))
+    assert [place for place, _ in refusals(asked)] == ["$.underlay.rate_mbit"]
 
 
 EXPERIMENT = 'name = "x"\n[underlay]\nkind = "{kind}"\n{keys}\n[random]\ndegree = 1\n'

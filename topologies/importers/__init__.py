@@ -48,7 +48,7 @@ class Importer(Struct, frozen=True):
         help: what it is, for the command line.
         path: whether the data ship with Trellis, can be below ``$TRELLIS_DATA``, or have to be named.
         options: the options that it takes.
-        carries: what it can have for every pair besides delays.
+        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links.
         writes: whether Trellis writes the form, too.
     """
 
@@ -100,6 +100,11 @@ IMPORTERS: dict[str, Importer] = {
         ),
         Importer("matrix", "a square matrix as text", options=frozenset({"times"}), writes=True),
         Importer("pairs", "a list of pairs as text", options=_ALL, carries=_BOTH, writes=True),
-        Importer("mesh", "nodes and edges as JSON", options=_ALL, carries=_BOTH, writes=True),
+        Importer("mesh", "nodes and edges as JSON", options=_ALL, carries=_BOTH | {"rates"}, writes=True),
     )
 }
+
+
+def carried_by(kind: str) -> frozenset[str]:
+    """Return what data of an underlay's kind can have besides delays; nothing if it is generated."""
+    return IMPORTERS[kind].carries if kind in IMPORTERS else frozenset()

@@ -1,15 +1,19 @@
 """What every importer returns."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from topologies.limits import MOST_HOSTS
-from topologies.model import Host, Underlay
+from topologies.limits import FASTEST_MBIT, MOST_HOSTS, SLOWEST_MBIT
+from topologies.model import Host, Matrix, Underlay
 from topologies.provenance import Provenance
 from topologies.reading import InputError
+
+Rate = Annotated[float, Meta(ge=0, le=FASTEST_MBIT)]
+"""The rate of an access link, in Mbit/s; 0 = unlimited. ``access_rates`` refuses rates that are too low."""
 
 
 class Imported(Struct, frozen=True):
@@ -41,21 +45,45 @@ def check_count(place: str, hosts: int) -> None:
         raise InputError(place, f"expected at most {MOST_HOSTS:,} hosts, got more")
 
 
+def access_rates(hosts: Iterable[tuple[str, float, float]]) -> Matrix:
+    """Return (2, n): the rates of access links, ``UP`` and ``DOWN``.
+
+    Args:
+        hosts: place of each host for errors, rate up, rate down (Mbit/s).
+
+    Raises:
+        InputError: a rate is too low.
+    """
+    rates = []
+    for place, up_mbit, down_mbit in hosts:
+        slowest = min((rate for rate in (up_mbit, down_mbit) if rate), default=SLOWEST_MBIT)
+        if slowest < SLOWEST_MBIT:
+            raise InputError(place, f"expected a rate of 0 or at least {SLOWEST_MBIT:g} Mbit/s, got {slowest:g}")
+        rates.append((up_mbit, down_mbit))
+    return np.array(rates).T
+
+
 def left_out(imported: Imported, form: str, carries: Sequence[str]) -> list[str]:
     """Return a sentence for everything that a file of a form cannot hold.
 
     Args:
         imported: what is written.
         form: the form's name.
-        carries: what it can hold: ``jitter``, ``loss``, ``hosts`` (countries and positions).
+        carries: what it can hold: ``jitter``, ``loss``, ``rates``, ``hosts`` (countries and positions).
     """
     underlay = imported.underlay
     found = {
         "jitter": bool(underlay.jitter_ms.any()),
         "loss": bool(underlay.loss_ratio.any()),
+        "rates": bool(underlay.rate_mbit.any()),
         "hosts": any(host != Host(name=host.name, site=host.site) for host in underlay.hosts),
     }
-    words = {"jitter": "jitter", "loss": "loss", "hosts": "countries and positions of hosts"}
+    words = {
+        "jitter": "jitter",
+        "loss": "loss",
+        "rates": "rates of access links",
+        "hosts": "countries and positions of hosts",
+    }
     return [f"{words[name]}: not in a {form} file" for name in found if found[name] and name not in carries]
 
 

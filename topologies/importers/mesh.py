@@ -3,7 +3,8 @@
 ::
 
     {"source": "...", "date": "...", "licence": "...",
-     "nodes": [{"num": 0, "name": "Lisbon", "country": "PT", "region": "EU", "latitude": 38.7, "longitude": -9.1}, ...],
+     "nodes": [{"num": 0, "name": "Lisbon", "country": "PT", "region": "EU", "latitude": 38.7, "longitude": -9.1,
+                "up_mbit": 20, "down_mbit": 100}, ...],
      "edges": [{"source": 0, "target": 1, "latency_ms": 12.5, "jitter_ms": 0.4, "loss_ratio": 0.001}, ...]}
 
 Of a node only ``num`` is required, of an edge its ends and one of ``latency_ms`` (one way) and ``rtt_ms``. An edge is
@@ -22,7 +23,7 @@ from msgspec.structs import replace
 
 from topologies.importers import Options
 from topologies.importers.assembly import PairRows, assemble
-from topologies.importers.imported import Imported, check_count, left_out, rounded
+from topologies.importers.imported import Imported, Rate, access_rates, check_count, left_out, rounded
 from topologies.model import Host, Name
 from topologies.provenance import NOT_STATED, Provenance, Statement, hash_files
 from topologies.reading import InputError, read_text
@@ -37,6 +38,8 @@ class _Node(Struct, frozen=True, omit_defaults=True):
     region: Name = ""
     latitude: Annotated[float, Meta(ge=-90, le=90)] | None = None
     longitude: Annotated[float, Meta(ge=-180, le=180)] | None = None
+    up_mbit: Rate = 0.0
+    down_mbit: Rate = 0.0
     upload_bw_mbps: float | None = None
     download_bw_mbps: float | None = None
 
@@ -82,18 +85,22 @@ def read_file(path: Path, options: Options) -> Imported:
     underlay, kept, notes = assemble("mesh", hosts, rows, replace(options, times=times))
     if any(node.has_rate for node in mesh.nodes):
         notes.append("bandwidths: not used; set rate_mbit")
+    nodes = [mesh.nodes[number] for number in kept]
+    rate_mbit = access_rates((f"{path}: node {node.num}", node.up_mbit, node.down_mbit) for node in nodes)
     provenance = Provenance(
         mesh.source, mesh.date, mesh.licence, sha256=hash_files(path), notes=(f"times: {times}", *notes)
     )
-    return Imported(underlay, tuple(mesh.nodes[number].region for number in kept), provenance)
+    return Imported(replace(underlay, rate_mbit=rate_mbit), tuple(node.region for node in nodes), provenance)
 
 
 def write_file(path: Path, imported: Imported) -> list[str]:
     """Write one-way delays of every directed pair, with all that is known of the hosts."""
     underlay = imported.underlay
     nodes = [
-        _Node(number, host.name, host.country, region, host.latitude, host.longitude)
-        for number, (host, region) in enumerate(zip(underlay.hosts, imported.regions, strict=True))
+        _Node(number, host.name, host.country, region, host.latitude, host.longitude, up_mbit, down_mbit)
+        for number, (host, region, (up_mbit, down_mbit)) in enumerate(
+            zip(underlay.hosts, imported.regions, rounded(underlay.rate_mbit).T.tolist(), strict=True)
+        )
     ]
     beginning: dict[str, Any] = imported.provenance.statements() | {"nodes": nodes}
     with path.open("wb") as file:
@@ -109,7 +116,7 @@ def write_file(path: Path, imported: Imported) -> list[str]:
             encoded = msgspec.json.encode(edges).removeprefix(b"[").removesuffix(b"]")
             file.write((b",\n" if number else b"\n") + encoded)
         file.write(b"]}\n")
-    return left_out(imported, "mesh", ("jitter", "loss", "hosts"))
+    return left_out(imported, "mesh", ("jitter", "loss", "rates", "hosts"))
 
 
 def _host(node: _Node) -> Host:
