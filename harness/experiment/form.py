@@ -108,8 +108,8 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     directions."""
     missing: Missing = "refuse"
     """Pairs without a time (``pairs``, ``mesh``). ``refuse``: refuse the file. ``reverse``: take the other direction's
-    time. ``relay``: the same, otherwise the best sum over one relay. ``drop``: drop the hosts with most missing pairs
-    until none is missing."""
+    time. ``relay``: the same, otherwise the best sum over one relay. ``path``: the same, otherwise the shortest path.
+    ``drop``: drop the hosts with most missing pairs until none is missing."""
     delay_ms: Delay = 50.0
     """One-way delay between any two hosts (``uniform``)."""
     side_ms: Delay = 100.0

@@ -1,6 +1,6 @@
 """What holds of every list of pairs and every mesh: files keep their values, and statistics match their definitions."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,12 @@ from hypothesis.extra import numpy as arrays
 from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
-from topologies.holes import complete_hosts
+from topologies.holes import ESTIMATES, RELAYED, complete_hosts, fill, missing_pairs
 from topologies.importers import IMPORTERS, Options
 from topologies.importers.imported import Imported, named_hosts
 from topologies.model import Host
 from topologies.provenance import Provenance
+from topologies.reading import InputError
 from topologies.statistics import asymmetry, detours
 
 SIZE = 4
@@ -109,6 +110,44 @@ def test_asymmetry_is_counted_as_defined(delay_ms: np.ndarray) -> None:
     assert (found.differing, found.pairs) == (sum(gap > 0 for gap in gaps), len(pairs))
     assert (found.median_ms, found.largest_ms) == pytest.approx((np.median(gaps), max(gaps)))
     assert (found.median_ratio, found.largest_ratio) == pytest.approx((np.median(ratios), max(ratios)))
+
+
+@given(matrices(100), matrices(9), matrices(0.9), arrays.arrays(np.bool_, (SIZE, SIZE)))
+def test_a_path_is_the_shortest_of_all_paths(
+    time_ms: np.ndarray, deviation_ms: np.ndarray, loss_ratio: np.ndarray, holes: np.ndarray
+) -> None:
+    """Of paths with the same sum any may be chosen, so their other values are compared only for one of them."""
+    time_ms = np.where(holes, np.nan, time_ms)
+    names = [str(number) for number in range(SIZE)]
+    found = walk(time_ms)
+    unmeasured = missing_pairs(time_ms) & missing_pairs(time_ms).T
+    if any((a, b) not in found for a, b in np.argwhere(unmeasured)):
+        with pytest.raises(InputError, match="nor is there a path"):
+            fill(names, time_ms, deviation_ms, loss_ratio, ESTIMATES["path"])
+        return
+    filled = fill(names, time_ms, deviation_ms, loss_ratio, ESTIMATES["path"])
+    for pair in map(tuple, np.argwhere(unmeasured)):
+        paths = found[pair]
+        assert filled.filled[pair] == RELAYED
+        assert filled.time_ms[pair] == pytest.approx(min(paths.values()))
+        shortest = [path for path, length_ms in paths.items() if length_ms == pytest.approx(min(paths.values()))]
+        if len(shortest) == 1:
+            steps = list(pairwise(shortest[0]))
+            assert filled.deviation_ms[pair] == pytest.approx(np.linalg.norm([deviation_ms[step] for step in steps]))
+            assert filled.loss_ratio[pair] == pytest.approx(1 - np.prod([1 - loss_ratio[step] for step in steps]))
+    kept = ~missing_pairs(time_ms)
+    np.fill_diagonal(kept, val=False)
+    assert np.array_equal(filled.time_ms[kept], time_ms[kept]), "what is measured stays, even if a path is shorter"
+
+
+def walk(time_ms: np.ndarray) -> dict[tuple[int, int], dict[tuple[int, ...], float]]:
+    """The lengths of all paths of measured pairs, by their ends."""
+    found: dict[tuple[int, int], dict[tuple[int, ...], float]] = {}
+    for length in range(2, SIZE + 1):
+        for path in permutations(range(SIZE), length):
+            if not np.isnan(total_ms := sum(time_ms[step] for step in pairwise(path))):
+                found.setdefault((path[0], path[-1]), {})[path] = total_ms
+    return found
 
 
 @given(arrays.arrays(np.bool_, (7, 7)))

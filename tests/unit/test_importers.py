@@ -91,6 +91,18 @@ def test_a_relay_combines_deviations_and_losses(tmp_path: Path) -> None:
     assert found.delay_ms[0, 2] == 12
 
 
+def test_a_path_connects_hosts_that_no_relay_does(tmp_path: Path) -> None:
+    chain = "source,destination,delay_ms\na,b,1\nb,c,2\nc,d,4\na,c,9\n"
+    with pytest.raises(InputError, match=r"a -> d: measured in neither direction, nor over any relay$"):
+        read(tmp_path, chain.replace("a,c,9\n", ""), missing="relay")
+    found = read(tmp_path, chain, missing="path")
+    assert found.underlay.delay_ms.tolist() == [[0, 1, 9, 7], [1, 0, 2, 6], [9, 2, 0, 4], [7, 6, 4, 0]]
+    assert found.underlay.filled[0].tolist() == [0, 0, 0, 2]
+    assert "filled: 0 pairs taken from the reverse direction, 4 estimated over a path" in found.provenance.notes
+    with pytest.raises(InputError, match="a -> c: measured in neither direction, nor is there a path of"):
+        read(tmp_path, "source,destination,delay_ms\na,b,1\nc,d,4\n", missing="path")
+
+
 def test_dropping_leaves_the_hosts_without_missing_pairs(tmp_path: Path) -> None:
     found = read(tmp_path, HOLES, missing="drop")
     assert [host.name for host in found.underlay.hosts] == ["a", "b"]

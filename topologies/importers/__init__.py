@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Times = Literal["rtt", "one-way"]
 """What the times of a file are."""
 
-Missing = Literal["refuse", "reverse", "relay", "drop"]
+Missing = Literal["refuse", "reverse", "relay", "path", "drop"]
 """What becomes of pairs without a time (``topologies.holes``)."""
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
-from topologies.holes import RELAYED, REVERSED, Filled, complete_hosts, fill, missing_pairs
+from topologies.holes import ESTIMATES, RELAYED, REVERSED, Filled, complete_hosts, fill, missing_pairs
 from topologies.importers import Options
 from topologies.limits import LARGEST_DELAY_MS
 from topologies.model import Host, Matrix, Underlay
@@ -86,7 +86,8 @@ def assemble(
     complete = _complete(named, time_ms, deviation_ms, loss_ratio, options, rows.file)
     reverse, relayed = (int((complete.filled == how).sum()) for how in (REVERSED, RELAYED))
     if reverse or relayed:
-        notes.append(f"filled: {reverse} pairs taken from the reverse direction, {relayed} estimated over a relay")
+        way = "a path" if options.missing == "path" else "a relay"
+        notes.append(f"filled: {reverse} pairs taken from the reverse direction, {relayed} estimated over {way}")
     underlay = plain_underlay(kind, tuple(hosts[number] for number in kept), complete.time_ms)
     return _one_way(underlay, complete, options), kept, notes
 
@@ -162,9 +163,9 @@ def _complete(
         raise InputError(
             place,
             f"{int(missing.sum())} of {size * size - size} directed pairs have no time, such as {first}; "
-            'set missing = "reverse", "relay" or "drop"',
+            'set missing = "reverse", "relay", "path" or "drop"',
         )
     try:
-        return fill(names, time_ms, deviation_ms, loss_ratio, relays=options.missing == "relay")
+        return fill(names, time_ms, deviation_ms, loss_ratio, ESTIMATES.get(options.missing))
     except InputError as error:
         raise InputError(place, f"{error.place}: {error.problem}") from None

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
 from topologies.geography import distances_km
-from topologies.holes import RELAYED, fill
+from topologies.holes import ESTIMATES, RELAYED, fill
 from topologies.importers import Options
 from topologies.importers.imported import Imported
 from topologies.importers.matrix import read_matrix_file
@@ -57,7 +57,7 @@ def read_file(path: Path | None, options: Options) -> Imported:
     impossible = rtt_ms < LEAST_RATIO * FIBRE_MS_PER_KM * places
     rtt_ms[impossible] = np.nan
     none = between(len(names), 0.0)
-    found = fill(names, rtt_ms, none, none, relays=True)
+    found = fill(names, rtt_ms, none, none, ESTIMATES["relay"])
     pairs = ", ".join(f"{hosts[a].name} - {hosts[b].name}" for a, b in np.argwhere(impossible) if a < b)
     provenance = Provenance(
         source="WonderNetwork (https://wondernetwork.com), cmd/latencygen/latencies/wonderproxy.csv of "

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from topologies.generated import plain_underlay
-from topologies.holes import RELAYED, REVERSED, fill
+from topologies.holes import ESTIMATES, RELAYED, REVERSED, fill
 from topologies.importers import Options
 from topologies.importers.imported import Imported
 from topologies.importers.pings import Measurements, Server, published_files, read_measurements
@@ -92,5 +92,5 @@ def fill_holes(measurements: Measurements) -> tuple[Matrix, Matrix, npt.NDArray[
         InputError: a pair cannot be filled.
     """
     titles = [server.title for server in measurements.servers]
-    found = fill(titles, measurements.rtt_ms, measurements.mdev_ms, between(len(titles), 0.0), relays=True)
+    found = fill(titles, measurements.rtt_ms, measurements.mdev_ms, between(len(titles), 0.0), ESTIMATES["relay"])
     return found.time_ms, found.deviation_ms, found.filled
