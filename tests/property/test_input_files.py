@@ -19,6 +19,7 @@ from harness.experiment.loader import load_experiment
 from harness.workload.files import read_interests, read_sessions
 from harness.workload.follower_graph import sample_followers
 from tests.examples import examples
+from topologies.importers import IMPORTERS, Options
 from topologies.importers.matrix import read_matrix
 from topologies.importers.pings import read_measurements
 from topologies.reading import InputError
@@ -67,6 +68,8 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "interests": ("i.csv", lambda path: read_interests(path, 3, 3)),
     "JSON interests": ("i.jsonl", lambda path: read_interests(path, 3, 3)),
     "followers": ("g.txt", lambda path: sample_followers(path, 3, Random(1))),
+    "mesh": ("m.json", lambda path: IMPORTERS["mesh"].read(path, Options())),
+    "ethp2p": ("t.json", lambda path: IMPORTERS["ethp2p"].read(path, Options())),
     "document": ("x.toml", read_toml),
     "experiment": ("x.toml", load_experiment),
 }

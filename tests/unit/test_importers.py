@@ -180,7 +180,7 @@ def test_a_mesh_keeps_what_is_known_of_its_nodes(tmp_path: Path) -> None:
     assert found.underlay.rate_mbit.tolist() == [[20, 0], [0.5, 0]]
     assert found.regions == ("EU", "")
     assert found.provenance.source == "own"
-    assert "bandwidths: not used; set rate_mbit" in found.provenance.notes
+    assert "upload_bw_mbps, download_bw_mbps: not used; read the file as ethp2p" in found.provenance.notes
     round_trips = json.dumps(MESH).replace("latency_ms", "rtt_ms")
     assert read(tmp_path, round_trips, "mesh").underlay.delay_ms[0, 1] == 10
 
@@ -208,6 +208,85 @@ def test_malformed_meshes_are_refused(tmp_path: Path, change: dict, problem: str
     with pytest.raises(InputError) as caught:
         read(tmp_path, json.dumps(MESH | change), "mesh")
     assert str(caught.value).startswith(f"{tmp_path / 'data'}{problem}")
+
+
+ETHP2P: dict[str, Any] = {
+    "nodes": [
+        {"num": 3, "upload_bw_mbps": 50, "download_bw_mbps": 100, "country": "portugal"},
+        {"num": 0, "upload_bw_mbps": 1024, "download_bw_mbps": 1024, "country": "japan"},
+        {"num": 8, "upload_bw_mbps": 0, "download_bw_mbps": 25, "country": "portugal"},
+    ],
+    "edges": [
+        {"source": 3, "target": 0, "latency_ms": 128},
+        {"source": 0, "target": 3, "latency_ms": 130},
+        {"source": 8, "target": 3, "latency_ms": 2},
+    ],
+}
+"""Of the pair 8 - 3 there is one edge, of the pair 8 - 0 none."""
+
+COMPLETE = [*ETHP2P["edges"], {"source": 8, "target": 0, "latency_ms": 1}]
+
+
+def test_a_topology_of_ethp2p_has_latencies_countries_and_rates(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="2 of 6 directed pairs have no time, such as host 0 -> host 8; set missing"):
+        read(tmp_path, json.dumps(ETHP2P), "ethp2p")
+    found = read(tmp_path, json.dumps(ETHP2P), "ethp2p", missing="path")
+    assert found.underlay.delay_ms.tolist() == [[0, 128, 2], [130, 0, 132], [2, 130, 0]]
+    assert found.underlay.filled.tolist() == [[0, 0, 0], [0, 0, 2], [0, 2, 0]]
+    assert found.underlay.rate_mbit.tolist() == [[50, 1024, 0], [100, 1024, 25]]
+    assert [(host.name, host.country) for host in found.underlay.hosts] == [
+        ("host 3", "portugal"), ("host 0", "japan"), ("host 8", "portugal"),
+    ]  # fmt: skip
+    assert found.regions == ("portugal", "japan", "portugal"), "a sample is spread over the countries"
+    assert found.provenance.sha256.keys() == {"data"}
+    two = {"nodes": ETHP2P["nodes"][::-1], "edges": ETHP2P["edges"][:2]}
+    dropped = read(tmp_path, json.dumps(two), "ethp2p", missing="drop").underlay
+    assert dropped.rate_mbit.tolist() == [[1024, 50], [1024, 100]], "rates stay with their hosts"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"edges": [{"source": 3, "target": 9, "latency_ms": 1}]}, ": edge 3 -> 9: no such node"),
+        ({"edges": [{"source": 9, "target": 3, "latency_ms": 1}]}, ": edge 9 -> 3: no such node"),
+        ({"edges": ETHP2P["edges"] * 2}, ": edge 3 -> 0: another row for the pair host 3 -> host 0"),
+        (
+            {"edges": [{"source": 3, "target": 0, "latency_ms": 60_001}]},
+            ": edge 3 -> 0: expected a time in ms, at most",
+        ),
+        (
+            {"edges": [{"source": 3, "target": 0, "latency_ms": -1}]},
+            ": expected a topology of ethp2p: Expected `float`",
+        ),
+        ({"edges": [{"source": 3, "target": 0}]}, ": expected a topology of ethp2p: Object missing required field"),
+        ({"edges": []}, ": expected at least two hosts with a time between them"),
+        ({"nodes": ETHP2P["nodes"] * 2}, ": two nodes have the same num"),
+        ({"nodes": [{"num": 3}]}, ": expected a topology of ethp2p: Object missing required field `upload_bw_mbps`"),
+        (
+            {"nodes": [node | {"upload_bw_mbps": 1e-5} for node in ETHP2P["nodes"]], "edges": COMPLETE},
+            ": node 3: expected a rate of 0 or at least 0.001 Mbit/s, got 1e-05",
+        ),
+    ],
+)
+def test_malformed_topologies_of_ethp2p_are_refused(tmp_path: Path, change: dict, problem: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, json.dumps(ETHP2P | change), "ethp2p")
+    assert str(caught.value).startswith(f"{tmp_path / 'data'}{problem}")
+
+
+def test_an_experiment_on_a_topology_of_ethp2p(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "topology.json").write_text(json.dumps(ETHP2P))
+    keys = {"kind": "ethp2p", "path": "topology.json", "missing": "path"}
+    made = make_underlay(decode_experiment(document(**keys)), tmp_path).underlay
+    assert (made.kind, made.rate_mbit.tolist()) == ("ethp2p", [[50, 1024, 0], [100, 1024, 25]])
+    limited = make_underlay(decode_experiment(document(**keys, up_mbit=5)), tmp_path).underlay
+    assert limited.rate_mbit.tolist() == [[5, 5, 5], [100, 1024, 25]]
+    out = tmp_path / "mesh.json"
+    argv = ["import", "ethp2p", str(tmp_path / "topology.json"), "--missing", "path", "--out", str(out)]
+    assert main(argv) == 0
+    assert "filled: 0 pairs taken from the reverse direction, 2 estimated over a path" in capsys.readouterr().out
+    again = IMPORTERS["mesh"].read(out, Options()).underlay
+    assert np.array_equal(again.delay_ms, made.delay_ms) and np.array_equal(again.rate_mbit, made.rate_mbit)
 
 
 def test_the_shipped_matrix_is_the_published_file_with_its_licence() -> None:

@@ -101,6 +101,12 @@ IMPORTERS: dict[str, Importer] = {
         Importer("matrix", "a square matrix as text", options=frozenset({"times"}), writes=True),
         Importer("pairs", "a list of pairs as text", options=_ALL, carries=_BOTH, writes=True),
         Importer("mesh", "nodes and edges as JSON", options=_ALL, carries=_BOTH | {"rates"}, writes=True),
+        Importer(
+            "ethp2p",
+            "the topology.json of ethp2p's simulations",
+            options=frozenset({"missing"}),
+            carries=frozenset({"rates"}),
+        ),
     )
 }
 

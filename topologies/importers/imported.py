@@ -45,6 +45,16 @@ def check_count(place: str, hosts: int) -> None:
         raise InputError(place, f"expected at most {MOST_HOSTS:,} hosts, got more")
 
 
+def check_distinct(place: str, what: str, values: Sequence[object]) -> None:
+    """Refuse nodes of which two have the same value.
+
+    Raises:
+        InputError: there are such nodes.
+    """
+    if len(set(values)) != len(values):
+        raise InputError(place, f"two nodes have the same {what}")
+
+
 def access_rates(hosts: Iterable[tuple[str, float, float]]) -> Matrix:
     """Return (2, n): the rates of access links, ``UP`` and ``DOWN``.
 

@@ -8,8 +8,7 @@
      "edges": [{"source": 0, "target": 1, "latency_ms": 12.5, "jitter_ms": 0.4, "loss_ratio": 0.001}, ...]}
 
 Of a node only ``num`` is required, of an edge its ends and one of ``latency_ms`` (one way) and ``rtt_ms``. An edge is
-a pair with a measured latency, not a link over which other pairs go. Other keys are ignored, so that the
-``topology.json`` of ethp2p can be read, of which the bandwidths are not used.
+a pair with a measured latency, not a link over which other pairs go. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -23,7 +22,15 @@ from msgspec.structs import replace
 
 from topologies.importers import Options
 from topologies.importers.assembly import PairRows, assemble
-from topologies.importers.imported import Imported, Rate, access_rates, check_count, left_out, rounded
+from topologies.importers.imported import (
+    Imported,
+    Rate,
+    access_rates,
+    check_count,
+    check_distinct,
+    left_out,
+    rounded,
+)
 from topologies.model import Host, Name
 from topologies.provenance import NOT_STATED, Provenance, Statement, hash_files
 from topologies.reading import InputError, read_text
@@ -44,7 +51,8 @@ class _Node(Struct, frozen=True, omit_defaults=True):
     download_bw_mbps: float | None = None
 
     @property
-    def has_rate(self) -> bool:
+    def is_foreign(self) -> bool:
+        """Whether it is a node of ethp2p."""
         return self.upload_bw_mbps is not None or self.download_bw_mbps is not None
 
 
@@ -78,13 +86,12 @@ def read_file(path: Path, options: Options) -> Imported:
     check_count(str(path), len(mesh.nodes))
     times = options.times or ("rtt" if mesh.edges and mesh.edges[0].rtt_ms is not None else "one-way")
     hosts = [_host(node) for node in mesh.nodes]
-    for what, values in (("num", [node.num for node in mesh.nodes]), ("name", [host.name for host in hosts])):
-        if len(set(values)) != len(values):
-            raise InputError(str(path), f"two nodes have the same {what}")
+    check_distinct(str(path), "num", [node.num for node in mesh.nodes])
+    check_distinct(str(path), "name", [host.name for host in hosts])
     rows = _rows(str(path), mesh, hosts)
     underlay, kept, notes = assemble("mesh", hosts, rows, replace(options, times=times))
-    if any(node.has_rate for node in mesh.nodes):
-        notes.append("bandwidths: not used; set rate_mbit")
+    if any(node.is_foreign for node in mesh.nodes):
+        notes.append("upload_bw_mbps, download_bw_mbps: not used; read the file as ethp2p")
     nodes = [mesh.nodes[number] for number in kept]
     rate_mbit = access_rates((f"{path}: node {node.num}", node.up_mbit, node.down_mbit) for node in nodes)
     provenance = Provenance(
