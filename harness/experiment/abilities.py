@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from harness.experiment.faults import VERBS
 from harness.experiment.form import Experiment
 from harness.testbeds.description import Ability
 from harness.testbeds.registry import find_lack
@@ -34,7 +35,8 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("peer.command",), "command", refused=True),
     Demand(("peer.record",), "record", refused=True),
     Demand(("churn.silent_ratio",), "vanish", refused=True),
-    Demand(("faults",), "faults", refused=True),
+    Demand(tuple(f"faults.{verb}" for verb in VERBS if verb != "pause"), "faults", refused=True),
+    Demand(("faults.pause",), "pause", refused=True),
     Demand(
         tuple(f"underlay.{key}" for key in ("loss_ratio", "rate_mbit", "up_mbit", "down_mbit", "links")),
         "shape",
@@ -76,23 +78,30 @@ def ignored_keys(experiment: Experiment) -> Iterator[str]:
 
 
 def _unmet(experiment: Experiment) -> Iterator[tuple[Demand, str, str]]:
-    """Yield every key that is set and that the testbed cannot honour, with its demand and the reason."""
+    """Yield the place of every key that is set and that the testbed cannot honour, with its demand and the reason."""
     for demand in DEMANDS:
         if (reason := find_lack(experiment.testbed, demand.ability)) is not None:
             for key in demand.keys:
-                if _value(experiment, key) not in (None, _value(DEFAULTS, key)):
-                    yield demand, key, reason
+                usual = [None, *(value for _, value in _values(DEFAULTS, key))]
+                for place, value in _values(experiment, key):
+                    if value not in usual:
+                        yield demand, place, reason
 
 
-def _value(experiment: Experiment, key: str) -> object:
-    """Return what a key has; of a key in a list of entries, what those that set it have."""
-    value: object = experiment
+def _values(experiment: Experiment, key: str) -> list[tuple[str, object]]:
+    """Return the place and the value of a key; of a key in a list of entries, those of every entry."""
+    found: list[tuple[str, object]] = [("", experiment)]
     for name in key.split("."):
-        if isinstance(value, tuple):
-            value = tuple(own for each in value if (own := getattr(each, name)) is not None)
-        else:
-            value = getattr(value, name)
-    return value
+        entries = [entry for place, value in found for entry in _entries(place, value)]
+        found = [(f"{place}.{name}".lstrip("."), getattr(value, name)) for place, value in entries]
+    return found
+
+
+def _entries(place: str, value: object) -> list[tuple[str, object]]:
+    """Return the entries of a list with their places; of another value, the value itself."""
+    if isinstance(value, tuple):
+        return [(f"{place}[{number}]", entry) for number, entry in enumerate(value)]
+    return [(place, value)]
 
 
 DEFAULTS = Experiment(name="defaults")

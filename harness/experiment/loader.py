@@ -131,9 +131,6 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield from _churn_rules(experiment)
     yield from _adversary_rules(experiment)
     yield from fault_rules(experiment)
-    lack = find_lack(experiment.testbed, "pause")
-    for number, fault in enumerate(experiment.faults):
-        yield fault.pause is not None and lack is not None, f"$.faults[{number}].pause", lack or ""
     if underlay.hosts is not None:
         yield from _host_rules(experiment, underlay.hosts)
 

@@ -112,10 +112,10 @@ class Recording(Protocol):
 
 @runtime_checkable
 class Faulting(Protocol):
-    """A testbed with the ability ``faults``: its network changes at planned instants."""
+    """A testbed with the ability ``faults`` or ``pause``: its network or its peers change at planned instants."""
 
     def schedule(self, zero_ns: int) -> None:
-        """Schedule the plan's changes of the network, before the run begins.
+        """Schedule the plan's changes, before the run begins.
 
         Args:
             zero_ns: the workload's zero on the run's clock.

@@ -27,7 +27,7 @@ from harness.planes.registry import PLANES
 from harness.planning import make_plan, prediction, write_plan
 from harness.stages import execution
 from harness.testbeds import base, emulated
-from harness.testbeds.base import Accounting, Findings, Probing, Recording
+from harness.testbeds.base import Accounting, Faulting, Findings, Probing, Recording
 from harness.testbeds.description import ABILITIES, Ability, Description, HostLimit
 from harness.testbeds.emulated import testbed as emulated_testbed
 from harness.testbeds.registry import DEFAULT, TESTBEDS, find_lack
@@ -102,6 +102,7 @@ def test_a_testbed_does_what_its_description_says(name: str) -> None:
     abilities: tuple[tuple[type, set[Ability]], ...] = (
         (Probing, {"probe"}),
         (Recording, {"certify", "capture"}),
+        (Faulting, {"faults", "pause"}),
     )
     for protocol, needed in abilities:
         assert issubclass(made, protocol) == bool(needed & testbed.can)
