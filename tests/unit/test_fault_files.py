@@ -148,10 +148,6 @@ FILES = {
         'testbed = "remote"\ninventory = "x.toml"\n[[faults]]\nat_s = 1\ncut = ["all", "all"]\n',
         '$.faults[0].cut: a run with testbed = "remote" changes nothing in a real network',
     ),
-    "remote_pause": (
-        'testbed = "remote"\ninventory = "x.toml"\n[[faults]]\nat_s = 1\npause = 1\n',
-        "$.faults[0].pause: peers cannot be paused there yet",
-    ),
     "unknown_group": (
         '[[faults]]\nat_s = 1\nisolate = "erope"\n',
         "$.faults[0].isolate: no group, continent or city is called 'erope'; did you mean europe?",

@@ -7,12 +7,11 @@ _NETWORK = 'a run with testbed = "remote" changes nothing in a real network'
 TESTBED = Description(
     name="remote",
     text="your own machines, over SSH",
-    can=frozenset({"capture", "probe", "command", "record", "processes", "inventory"}),
+    can=frozenset({"capture", "probe", "pause", "command", "record", "processes", "inventory"}),
     cannot={
         "shape": _NETWORK,
         "queue": _NETWORK,
         "faults": _NETWORK,
-        "pause": "peers cannot be paused there yet",
         "certify": "nobody asks anything of a real network, so nothing is compared with what was asked",
         "dilate": 'expected 1 with testbed = "remote": a real network cannot be slowed down',
         "vanish": 'testbed = "remote" has no silent crashes: a run changes no routing rules of real machines',

@@ -6,8 +6,10 @@ one direction are as exact as the offsets of the machines' clocks, which the dep
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import msgspec
 
 from harness.deployment import Deployment
 from harness.deployment.agents import Site
@@ -16,18 +18,21 @@ from harness.experiment.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Ma
 from harness.planning.plan import Plan
 from harness.testbeds.base import Findings, Moment, Setting
 from harness.testbeds.remote.captures import MachineCaptures
+from harness.testbeds.remote.pausing import Pauses
 from harness.testbeds.remote.probing import RoundTrips
-from metrics.rundir import ClockOffset, read_clocks
-from metrics.rundir.files import ROUND_TRIPS_FILE
+from metrics.rundir import ClockOffset, read_clocks, write_file
+from metrics.rundir.files import FAULTS_FILE, ROUND_TRIPS_FILE
+from topologies.timeline import Change
 
 AGENT_METRICS_PORT = METRICS_PORT + MAX_HOSTS_PER_ADDRESS
 
 
 class RemoteTestbed:
-    """The remote ``Testbed``, which is ``Connected``, ``Probing`` and ``Recording``, too."""
+    """The remote ``Testbed``, which is ``Connected``, ``Probing``, ``Recording`` and ``Faulting``, too."""
 
-    def __init__(self, plan: Plan, run_dir: Path, epoch_offset_ns: int = 0) -> None:
+    def __init__(self, plan: Plan, run_dir: Path, epoch_offset_ns: int = 0, changes: Sequence[Change] = ()) -> None:
         self._plan = plan
+        self._changes = changes
         self._run_dir = run_dir
         self._epoch_offset_ns = epoch_offset_ns
         self._inventory = saved_inventory(run_dir)
@@ -59,11 +64,13 @@ class RemoteTestbed:
         return {slot.machine: (slot.metrics[0], AGENT_METRICS_PORT) for slot in self._slots if slot.metrics}
 
     def connect(self, deployment: Deployment) -> None:
-        """Start the probers, on all machines.
+        """Start the probers, on all machines, and if the plan pauses peers the pausers.
 
         Raises:
-            DeploymentError: one cannot listen on its address.
+            DeploymentError: a prober cannot listen on its address, or a script does not start.
         """
+        self._pauses = Pauses(deployment, self._plan.placement, self._changes)
+        self._pauses.start()
         self._captures = MachineCaptures(deployment, self._plan.placement, self._run_dir)
         self._round_trips = RoundTrips(deployment, self._plan.placement, self._plan.seed)
         self._round_trips.start()
@@ -84,12 +91,22 @@ class RemoteTestbed:
             self._uncaptured = self._captures.start(capture.snaplen_bytes, (min(ports), max(ports)))
         self._round_trips.start_sampling(self._plan.experiment.probes.during_per_s, longest_s)
 
+    def schedule(self, zero_ns: int) -> None:
+        """Tell the machines when to pause which peers.
+
+        Raises:
+            DeploymentError: a pauser has ended.
+        """
+        self._pauses.schedule(zero_ns)
+
     def lost(self) -> dict[str, str]:
-        """Return the recorders and probers that have ended."""
-        return self._captures.lost() | self._round_trips.lost()
+        """Return the recorders, probers and pausers that have ended."""
+        return self._captures.lost() | self._round_trips.lost() | self._pauses.lost()
 
     def stop_recording(self) -> None:
-        """Stop the probes and the captures, and fetch the captures."""
+        """Stop the pausers, the probes and the captures, and fetch the captures."""
+        with self._noting():
+            self._pauses.end()
         with self._noting():
             self._round_trips.stop_sampling("during")
         with self._noting():
@@ -99,6 +116,8 @@ class RemoteTestbed:
         """Convert what was recorded to our clock, and return the offsets of the clocks."""
         clocks = read_clocks(self._run_dir)
         files: tuple[str, ...] = ()
+        if applied := self._pauses.applied(clocks):
+            write_file(self._run_dir / FAULTS_FILE, msgspec.json.Encoder().encode_lines(applied))
         with self._noting():
             self._round_trips.write(self._run_dir / ROUND_TRIPS_FILE, clocks, self._epoch_offset_ns)
         with self._noting():
@@ -132,4 +151,5 @@ def _clock_counters(clocks: dict[str, ClockOffset]) -> dict[str, int]:
 
 def make(setting: Setting) -> RemoteTestbed:
     """Return the testbed of a run."""
-    return RemoteTestbed(setting.planned.plan, setting.run_dir, setting.epoch_offset_ns)
+    planned = setting.planned
+    return RemoteTestbed(planned.plan, setting.run_dir, setting.epoch_offset_ns, planned.changes)
