@@ -9,6 +9,7 @@ from itertools import chain, count
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from harness.commands.check import add_experiment_arguments
 from harness.deployment.errand import run_there
@@ -22,6 +23,7 @@ from harness.machine import sandbox
 from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
+from harness.stages import manifest
 from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, executor_options
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.terminal import say, say_json
@@ -166,7 +168,16 @@ def _perform(testbed: str, run_dir: Path, machine: Machine | None) -> int:
     def show(line: str) -> None:
         print(f"{machine.name}: {line}", file=sys.stderr, flush=True)
 
-    return run_there(machine, run_dir, show)
+    status = run_there(machine, run_dir, show)
+    if not status:
+        name_machine(run_dir, machine.name)
+    return status
+
+
+def name_machine(run_dir: Path, name: str) -> None:
+    """Add the name of the machine to the manifest: the machine, which wrote it, does not know its name here."""
+    found = RunDir(run_dir).manifest
+    manifest.write(run_dir, replace(found, deployment={**found.deployment, "machine": name}))
 
 
 def perform_stage(testbed: str, run_dir: Path) -> int:
@@ -202,6 +213,8 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
     said = [""]
     if summary.attempt:
         said += [f"attempt {summary.attempt.attempt}, a repetition of {summary.attempt.repeats}"]
+    if machine := RunDir(run_dir).manifest.machine:
+        said += [f"machine: {machine}"]
     said += [f"verdict: {summary.verdict} ({describe_scope(summary.scope)})"]
     said += [f"  - {reason}" for reason in summary.reasons]
     said += [f"{name:>32}  {_number(value)}" for name, value in summary.headline.items() if value is not None]

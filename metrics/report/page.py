@@ -104,10 +104,11 @@ def sentence(run: Run) -> str:
     messages = run.summary.headline.get("messages_published")
     published = "" if messages is None else f", {messages:,} messages published in {run.duration_s:g} s"
     dilation = run.manifest.time_dilation
+    machine = f" on {run.manifest.machine}" if run.manifest.machine else ""
     slowly = "" if dilation == 1 else f", {dilation:g} times slower than reported"
     return (
         f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {experiment['protocol']}{published}, "
-        f"seed {run.plan.seed}, testbed {experiment['testbed']}{slowly}."
+        f"seed {run.plan.seed}, testbed {experiment['testbed']}{machine}{slowly}."
     )
 
 

@@ -229,7 +229,8 @@ class Manifest(Struct, frozen=True):
     ``problems`` are the running stage's own findings, one sentence each; any of them keeps the run from being valid:
     each is (severity, text) with severity ``invalid`` or ``suspect``.
 
-    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, and where ``prometheus`` was.
+    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, where ``prometheus`` was, and
+    which ``machine`` made the run if it was another one (``trellis run --on``).
 
     ``plugins`` are the loaded ones: name, version or path, and sha256 of their files (``peer.plugins.Origin``). No
     reader of a run imports them.
@@ -265,6 +266,11 @@ class Manifest(Struct, frozen=True):
     @property
     def timeline(self) -> Timeline:
         return Timeline(self.zero_ns, self.phases)
+
+    @property
+    def machine(self) -> str:
+        """The machine of ``trellis run --on``; empty = the run was made where it was started."""
+        return self.deployment.get("machine", "")
 
     def has_ability(self, name: str) -> bool:
         """Whether the testbed had an ability, by its name in ``harness.testbeds.description``."""

@@ -74,14 +74,15 @@ def await_line(process: subprocess.Popen[str], beginning: str) -> None:
 def test_a_run_on_another_machine_is_analysed_here_and_leaves_nothing_there(tmp_path: Path):
     with printed_inventory(tmp_path) as (inventory, _):
         with started(tmp_path, "beta", 3) as process:
-            said = process.communicate(timeout=200)[1]
+            printed, said = process.communicate(timeout=200)
         await_nothing_left(inventory, tmp_path)
     progress = [line.partition(":")[0] for line in said.splitlines() if not line.startswith("remark")]
     assert progress[:3] == ["plan", "ship to beta", "beta"]
     assert "beta: workload: 3.0 s" in said
+    assert "machine: beta" in printed.splitlines()
     run = RunDir(tmp_path / "run")
     assert run.summary.headline["delivery_ratio"] == 1
-    assert run.manifest.testbed == "emulated"
+    assert (run.manifest.testbed, run.manifest.machine) == ("emulated", "beta")
     assert run.captures
     assert (tmp_path / "run/report/index.html").exists()
     assert (tmp_path / "run/prometheus/data").exists()

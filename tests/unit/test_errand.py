@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.commands.run import find_machine
+from harness.commands.run import find_machine, name_machine, print_outcome
 from harness.deployment.answers import StepError
 from harness.deployment.errand import fetch_run
 from harness.deployment.package import PARTS, STAGE_DEPENDENCIES, pack_folder, pack_trellis
 from harness.errors import ExperimentError
+from harness.stages.analysis import analyse
+from metrics.rundir import RunDir
+from tests.fabricate import Fabrication
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -122,3 +125,15 @@ def test_a_machine_is_named_by_its_inventory(inventory: Path) -> None:
 def test_a_machine_that_cannot_be_used_is_refused(inventory: Path, suffix: str, testbed: str, problem: str) -> None:
     with pytest.raises(ExperimentError, match=problem):
         find_machine(f"{inventory}{suffix}", testbed)
+
+
+def test_the_manifest_the_report_and_the_output_name_the_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = Fabrication(messages=4).write(tmp_path / "run", deployment={"folder": "f"})
+    assert RunDir(run_dir).manifest.machine == ""
+    name_machine(run_dir, "beta")
+    assert RunDir(run_dir).manifest.deployment == {"folder": "f", "machine": "beta"}
+    print_outcome(run_dir, analyse(run_dir, "here"), as_json=False)
+    assert "machine: beta" in capsys.readouterr().out.splitlines()
+    assert f"testbed {RunDir(run_dir).experiment['testbed']} on beta." in (run_dir / "report/index.html").read_text()
