@@ -13,7 +13,7 @@ from metrics.recount import recount
 from metrics.report.figures import CHAPTERS, Chapter
 from metrics.report.groups import expressions_by_use, sharing_of_links
 from metrics.report.overlay import measures_over_time, topics_by_shape
-from metrics.report.probing import first_packet_rows, sweep_rows
+from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_rows
 from metrics.report.run import Run
 from metrics.report.svg import palette_css, to_element
 from metrics.rundir import FAILED, NOT_APPLICABLE, PASSED, Summary
@@ -45,6 +45,7 @@ def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
         topics=topics_by_shape(run),
         expressions=expressions_by_use(run),
         sharing=sharing_of_links(run),
+        round_trips=round_trip_rows(run),
         sweeps=sweep_rows(run),
         first_packets=first_packet_rows(run),
         tables=table_files(run),

@@ -1,4 +1,4 @@
-"""The report's tables of probing: hosts' first packets by attempt, and how often sweeps were made."""
+"""The report's tables of probing: round trips that machines measured, hosts' first packets, and sweeps by attempt."""
 
 from typing import Any
 
@@ -7,8 +7,25 @@ import pyarrow.compute as pc
 from metrics import first_packets
 from metrics.measures.measure import quantile
 from metrics.probing import read_achieved, rtt_errors_ms
+from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import RunDir
 from metrics.stalls import read_stalls
+
+
+def round_trip_rows(run: RunDir) -> list[dict[str, Any]]:
+    """A row per phase in which machines measured their network: pairs, requests, and quantiles of round trips in ms."""
+    rows = read_round_trips(run.path)
+    return [
+        {
+            "phase": phase,
+            "pairs": found.pairs,
+            "sent": found.sent,
+            "unanswered": found.sent - found.received,
+            "p50_ms": found.p50_ms if found.received else None,
+            "p99_ms": found.p99_ms if found.received else None,
+        }
+        for phase, found in ({} if rows is None else measure_phases(rows)).items()
+    ]
 
 
 def first_packet_rows(run: RunDir) -> list[dict[str, Any]]:

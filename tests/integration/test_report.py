@@ -16,6 +16,7 @@ from metrics.analysis import analyse
 from metrics.comparison.groups import group_runs
 from metrics.headline import headline
 from metrics.report.figures import CHAPTERS, FIGURES
+from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir
 from peer.core.schedule import Action, Join, Leave, Publish, encode_schedule
 from tests.fabricate import Fabrication
@@ -182,6 +183,19 @@ def test_reasons_are_text_not_markup(analysed: Path, tmp_path: Path) -> None:
     written = report.write(run_dir).read_text()
     assert "peer &lt;b&gt;7&lt;/b&gt; was killed" in written
     assert 'class="verdict invalid"' in written
+
+
+def test_round_trips_between_machines_are_in_the_page(analysed: Path, tmp_path: Path) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    trips = [
+        {"src_ip": "a", "dst_ip": "b", "phase": phase, "at_ns": 1, "rtt_ms": 8.25} for phase in ("before", "during")
+    ]
+    pq.write_table(pa.Table.from_pylist(trips, SCHEMA), run_dir / "round_trips.parquet")
+    table = report.write(run_dir).read_text().split('id="round-trips"')[1].split("</table>")[0]
+    assert [line.split("<td>")[1].split("</td>")[0] for line in table.splitlines() if "<td>" in line] == [
+        "before the workload", "during the workload",
+    ]  # fmt: skip
+    assert table.count("8.25") == 4
 
 
 def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tmp_path: Path) -> None:

@@ -9,9 +9,10 @@ import pytest
 
 from metrics import first_packets
 from metrics.probing import read_achieved
-from metrics.report.probing import first_packet_rows, sweep_rows
+from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_rows
+from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir, Stall
-from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
+from metrics.rundir.files import FIRST_PACKETS_FILE, ROUND_TRIPS_FILE, STALLS_FILE
 from tests.fabricate import Fabrication
 
 
@@ -55,4 +56,19 @@ def test_every_sweep_and_attempt_is_shown(run: RunDir) -> None:
 def test_without_files_there_is_nothing_to_show(run: RunDir) -> None:
     (run.path / "achieved.parquet").unlink()
     (run.path / FIRST_PACKETS_FILE).unlink()
-    assert first_packet_rows(run) == sweep_rows(run) == []
+    assert first_packet_rows(run) == sweep_rows(run) == round_trip_rows(run) == []
+
+
+def test_round_trips_that_machines_measured_are_shown_by_phase(run: RunDir) -> None:
+    trips_ms = {"after": [None, None], "before": [10.0, 20.0, None, 12.0]}
+    rows = [
+        {"src_ip": "a", "dst_ip": "bc"[number % 2], "phase": phase, "at_ns": number, "rtt_ms": rtt_ms}
+        for phase, found_ms in trips_ms.items()
+        for number, rtt_ms in enumerate(found_ms)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), run.path / ROUND_TRIPS_FILE)
+    before, after = round_trip_rows(run)
+    assert before == {
+        "phase": "before", "pairs": 2, "sent": 4, "unanswered": 1, "p50_ms": 12.0, "p99_ms": pytest.approx(19.84),
+    }  # fmt: skip
+    assert (after["phase"], after["unanswered"], after["p50_ms"]) == ("after", 2, None), "not 0: nothing is known"
