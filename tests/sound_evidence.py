@@ -129,8 +129,11 @@ SOUND = Evidence(
         workload=Phase("workload", *JUDGED_NS),
         stalls=NO_STALLS,
         lateness_p99_ms=0.5,
-        changes=(AppliedChange(SECOND, SECOND + 100_000), AppliedChange(2 * SECOND, 2 * SECOND)),
-        asked_changes=2,
+    ),
+    changes=parts.Changes(
+        applied=(AppliedChange(SECOND, SECOND + 100_000), AppliedChange(2 * SECOND, 2 * SECOND)),
+        asked=2,
+        stalls=NO_STALLS,
     ),
     measured=parts.MeasuredNetwork(
         pairs=2,

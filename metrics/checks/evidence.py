@@ -221,8 +221,15 @@ class Emulation(Struct, frozen=True):
     workload: Phase | None  # None = the run had none
     stalls: Stalls
     lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
-    changes: tuple[AppliedChange, ...] | Absent = Absent("the experiment has no faults")  # applied in the judged span
-    asked_changes: int = 0  # how many should have been
+
+
+class Changes(Struct, frozen=True):
+    """When a testbed changed its network, or paused peers, for faults in the judged span."""
+
+    applied: tuple[AppliedChange, ...]
+    asked: int  # how many should have been applied
+    stalls: Stalls
+    error_ns: int = 0  # by which the machines' clocks may be off
 
 
 class MeasuredNetwork(Struct, frozen=True):
@@ -269,6 +276,7 @@ class Evidence(Struct, frozen=True):
     node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
     node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on
     emulation: Emulation | Absent
+    changes: Changes | Absent
     measured: MeasuredNetwork | Absent
     busy: tuple[float, ...] | Absent  # the processors' share in the seconds of the workload and of the cool-down
     steal: tuple[float, ...] | Absent  # the hypervisor's likewise

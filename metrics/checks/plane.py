@@ -7,10 +7,10 @@ from typing import TypeAlias
 import numpy as np
 from msgspec import structs
 
-from metrics.checks.evidence import Emulation
+from metrics.checks.evidence import Changes, Emulation
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, share_at_most
 from metrics.dataplane import Burst, PlaneInterval, busy_spans, merge_counts, quantile_ns
-from metrics.rundir import INVALID, SUSPECT, AppliedChange
+from metrics.rundir import INVALID, SUSPECT
 from metrics.stalls import Bools, Ints, Late, Stalls
 
 RULES = Rules()
@@ -218,31 +218,26 @@ def plane_present(emulation: Emulation) -> Judgement | Absent:
 
 
 @RULES.add("certificate", SUSPECT, CHANGE_LATE, grave=True, things="instants")
-def changes_applied(emulation: Emulation) -> Judgement | Absent:
+def changes_applied(changes: Changes) -> Judgement:
     """Fails if, until the peers are told to end, the testbed changed the network, or paused peers, for a fault more
-    than {0} later than asked, or does not say when.
+    than {0} later than asked, or does not say when. Of machines with clocks of their own, times within the error of
+    the clocks do not count.
 
     A fault that comes or heals late is another one.
 
     Late: an instant at which something was to change; that one, and the instant at which it had changed.
     """
-    if isinstance(emulation.changes, Absent):
-        return emulation.changes
-    asked_ns, applied_ns = (np.array(column, np.int64) for column in _instants(emulation.changes))
-    late_ns = applied_ns - asked_ns
-    unknown = emulation.asked_changes - len(late_ns)
+    asked_ns = np.array([each.asked_ns for each in changes.applied], np.int64)
+    late_ns = np.array([each.applied_ns for each in changes.applied], np.int64) - asked_ns
+    late_ns = np.sign(late_ns) * np.maximum(np.abs(late_ns) - changes.error_ns, 0)
+    unknown = changes.asked - len(late_ns)
     worst_ms = float(np.abs(late_ns).max(initial=0)) / 1e6
     early = int((late_ns < 0).sum())
-    late = emulation.stalls.tally(asked_ns, applied_ns, CHANGE_LATE.ns)
-    detail = f"faults were applied at {len(late_ns)} of {emulation.asked_changes} instants"
+    late = changes.stalls.tally(asked_ns, asked_ns + late_ns, CHANGE_LATE.ns)
+    detail = f"faults were applied at {len(late_ns)} of {changes.asked} instants"
     if unknown or early:
-        return Judgement(emulation.asked_changes, unknown + early, worst_ms, CHANGE_LATE, detail)
+        return Judgement(changes.asked, unknown + early, worst_ms, CHANGE_LATE, detail)
     return few_late(CHANGE_LATE, worst_ms, len(late_ns), detail, late, 0)
-
-
-def _instants(changes: Sequence[AppliedChange]) -> tuple[list[int], list[int]]:
-    """Return the instants asked for, and those of the changes."""
-    return [each.asked_ns for each in changes], [each.applied_ns for each in changes]
 
 
 @RULES.add("overload", SUSPECT, PLANE_BUSY)

@@ -97,6 +97,7 @@ def gather(
         host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
         accounts=found.accounts.accounts,
         emulation=read_emulation(run, pairs_in_time(run)),
+        changes=read_changes(run),
         measured=measured,
         busy=busy,
         steal=steal,
@@ -226,20 +227,23 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
-        **_changes(run),
     )
 
 
-def _changes(run: RunDir) -> dict[str, Any]:
-    """When faults changed the network up to the end of the judged span, and how often they should have."""
+def read_changes(run: RunDir) -> parts.Changes | Absent:
+    """Read when a testbed on real time applied the faults, up to the end of the judged span."""
+    if run.manifest.has_ability("simulate"):
+        return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     if not run.changes:
-        return {}
+        return Absent("the experiment has no faults")
     lines = msgspec.convert(run.lines(FAULTS_FILE), tuple[AppliedChange, ...])
     end_ns = run.judged_ns[1]
-    return {
-        "changes": tuple(line for line in lines if line.asked_ns < end_ns),
-        "asked_changes": sum(at_ns < end_ns for at_ns in asked_instants(run)),
-    }
+    return parts.Changes(
+        applied=tuple(line for line in lines if line.asked_ns < end_ns),
+        asked=sum(at_ns < end_ns for at_ns in asked_instants(run)),
+        stalls=run.stalls,
+        error_ns=max((clock.error_ns for clock in run.clocks.values()), default=0),
+    )
 
 
 def read_measured(run: RunDir) -> parts.MeasuredNetwork | Absent:

@@ -9,12 +9,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.checks import check_run
+from metrics.checks import evidence as parts
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit
-from metrics.rundir import INVALID, SUSPECT, RunDir
+from metrics.rundir import INVALID, SUSPECT, AppliedChange, RunDir
 from metrics.stalls import Late
-from metrics.tables.evidence import copies_show_links, read_load
+from metrics.tables.evidence import copies_show_links, read_changes, read_load
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import SOUND, change, failures, of_run
+from topologies.timeline import Change, encode_changes
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +128,18 @@ def test_stalls_change_no_verdict() -> None:
     [check] = [check for check in check_run(found) if check.name == "receive_delay"]
     assert (check.late, check.explained, check.allowed) == (40, 40, 10)
     assert check.detail.endswith("stalls of the host explain 40 of 40 late frames")
+
+
+def test_pauses_on_real_machines_are_evidence_with_the_error_of_their_clocks(tmp_path: Path) -> None:
+    real = {"testbed": "remote", "can": ("pause", "probe")}
+    run_dir = Fabrication(messages=1).write(tmp_path / "run", **real)
+    assert read_changes(RunDir(run_dir)) == Absent("the experiment has no faults")
+    zero_ns = RunDir(run_dir).manifest.zero_ns
+    (run_dir / "changes.jsonl").write_bytes(encode_changes([Change(SECOND, 0, 2 * SECOND, paused=(1,))]))
+    (run_dir / "faults.jsonl").write_text(f'{{"asked_ns": {zero_ns + SECOND}, "applied_ns": {zero_ns + SECOND + 7}}}\n')
+    (run_dir / "clocks.json").write_text('{"sandbox": {"realtime_ns": 3, "monotonic_ns": 4, "error_ns": 5}}')
+    found = read_changes(RunDir(run_dir))
+    assert isinstance(found, parts.Changes)
+    assert (found.applied, found.asked, found.error_ns) == (
+        (AppliedChange(zero_ns + SECOND, zero_ns + SECOND + 7),), 2, 5,
+    )  # fmt: skip

@@ -341,10 +341,11 @@ def linked(**found: int) -> dict[str, Any]:
     return {"links": {"connected": structs.replace(SOUND.links.connected, **found)}}
 
 
-def changed(late_ns: int) -> dict[str, Any]:
+def changed(late_ns: int, error_ns: int = 0) -> dict[str, Any]:
     """The network changes at two instants, at the second one so much later than asked."""
     asked_ns = 2 * SECOND
-    return {"emulation": {"changes": (AppliedChange(0, 0), AppliedChange(asked_ns, asked_ns + late_ns))}}
+    applied = (AppliedChange(0, 0), AppliedChange(asked_ns, asked_ns + late_ns))
+    return {"changes": {"applied": applied, "error_ns": error_ns}}
 
 
 CASES = [
@@ -395,7 +396,9 @@ CASES = [
     (changed(5 * MS), changed(5 * MS + 1), "changes_applied", SUSPECT),
     (None, changed(50 * MS + 1), "changes_applied", INVALID),
     (changed(0), changed(-1), "changes_applied", SUSPECT),
-    (None, {"emulation": {"asked_changes": 3}}, "changes_applied", SUSPECT),
+    (changed(9 * MS, 4 * MS), changed(9 * MS, 4 * MS - 1), "changes_applied", SUSPECT),
+    (changed(-4 * MS, 4 * MS), changed(-4 * MS - 1, 4 * MS), "changes_applied", SUSPECT),
+    (None, {"changes": {"asked": 3}}, "changes_applied", SUSPECT),
     (throttled(3.0), throttled(3.001), "throttled", SUSPECT),
     (busy("busy", 0.95, 11), busy("busy", 0.951, 11), "cpu_busy", SUSPECT),
     (busy("busy", 1.0, 10), busy("busy", 1.0, 11), "cpu_busy", SUSPECT),
