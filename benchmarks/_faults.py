@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from msgspec import structs
 
 from benchmarks import _edited_runs as edited
-from harness.testbeds.emulated.dataplane.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops
+from harness.planes.userspace.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops
 from topologies.model import Matrix, Underlay
 
 Change = Callable[[Underlay], Underlay]

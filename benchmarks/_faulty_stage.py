@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from benchmarks import _faults
 from harness.planes.plane import Change, PairsChange
 from harness.planes.registry import PLANES
+from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import execution
-from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Underlay
 
 

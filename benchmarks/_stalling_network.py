@@ -7,8 +7,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
+from harness.planes.userspace.faults import Firsts, LateFirsts
 from harness.testbeds.emulated.certifier import Certifier
-from harness.testbeds.emulated.dataplane.faults import Firsts, LateFirsts
 from harness.testbeds.emulated.probes import Prober
 from metrics import first_packets
 from metrics.first_packets import IntroductionAttempt

@@ -33,13 +33,13 @@ import numpy.typing as npt
 
 from harness.machine import sandbox
 from harness.machine.awake import kept_awake
+from harness.machine.netns import entered
 from harness.planes.plane import Port
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink
-from harness.testbeds.emulated.dataplane.links import EmulatedNetwork as PairNetwork
-from harness.testbeds.emulated.dataplane.netns import entered
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.handle import UserspacePlane
+from harness.planes.userspace.links import AccessLink
+from harness.planes.userspace.links import EmulatedNetwork as PairNetwork
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.userspace import UserspacePlane
 from topologies.model import Host, Underlay
 
 ONE_WAY_MS = 20.0

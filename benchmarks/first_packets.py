@@ -24,13 +24,13 @@ from harness.machine import sandbox
 from harness.machine.awake import kept_awake
 from harness.machine.watchdog import Watchdog
 from harness.planes.plane import Port
+from harness.planes.userspace.faults import LateFirsts
+from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.pace import FIRST_PER_S
 from harness.testbeds.emulated.probes import Prober
-from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics import first_packets
 from metrics.first_packets import IntroductionAttempt, standing
 from metrics.stalls import read_stalls

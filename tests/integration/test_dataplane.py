@@ -19,11 +19,11 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.machine.awake import kept_awake
+from harness.machine.netns import entered
 from harness.planes.plane import PairChange, PairsChange, Port
-from harness.testbeds.emulated.dataplane.netns import entered
-from harness.testbeds.emulated.dataplane.process import TICK_NS
+from harness.planes.userspace.handle import UserspacePlane
+from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics.stalls import read_stalls
 from tests.namespaces import held_namespaces
 from topologies.model import Host, Underlay

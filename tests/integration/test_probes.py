@@ -25,7 +25,7 @@ from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import SLOT_NS
 from harness.planes.plane import PairsChange, Port
 from harness.testbeds.emulated.probes import Prober
-from harness.testbeds.emulated.userspace import UserspacePlane
+from harness.planes.userspace.handle import UserspacePlane
 from topologies.model import Host, Underlay
 
 folder, size, packets = Path(sys.argv[1]), 4, int(sys.argv[2])

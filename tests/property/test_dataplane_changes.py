@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.pcapng import OUTBOUND
-from harness.testbeds.emulated.dataplane.upcoming import NEVER, Upcoming
+from harness.planes.pcapng import OUTBOUND
+from harness.planes.userspace.upcoming import NEVER, Upcoming
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, address
 from topologies.jitter import REACH
 from topologies.network import Network

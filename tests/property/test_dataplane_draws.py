@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from tests.examples import examples
 from topologies.draws import TABLE_SIZE, mix
 

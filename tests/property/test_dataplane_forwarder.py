@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork
 from topologies.network import Link
 
 HOSTS = 3
@@ -239,7 +239,7 @@ def test_names_the_cause_of_every_drop() -> None:
 
 
 def test_holds_no_more_than_it_may(monkeypatch) -> None:
-    monkeypatch.setattr("harness.testbeds.emulated.dataplane.forwarder.MAX_IN_FLIGHT", 5)
+    monkeypatch.setattr("harness.planes.userspace.forwarder.MAX_IN_FLIGHT", 5)
     bench = Bench()
     for _ in range(8):
         bench.send(0, 1)

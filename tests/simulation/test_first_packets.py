@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks._stalling_network import draw_stalls, introduce
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.planes.userspace.faults import LateFirsts
 from metrics.first_packets import IntroductionAttempt, standing
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities

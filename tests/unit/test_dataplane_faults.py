@@ -8,9 +8,10 @@ from typing import Literal, cast
 import numpy as np
 import pytest
 
-from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
-from harness.testbeds.emulated.dataplane.commands import Attach, decode_command, encode
-from harness.testbeds.emulated.dataplane.faults import (
+from harness.planes.pcapng import INBOUND, OUTBOUND
+from harness.planes.userspace.capture import CaptureRecorder
+from harness.planes.userspace.commands import Attach, decode_command, encode
+from harness.planes.userspace.faults import (
     Fault,
     HiddenFault,
     HiddenFaultForwarder,
@@ -21,9 +22,8 @@ from harness.testbeds.emulated.dataplane.faults import (
     make_forwarder,
     make_network,
 )
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
-from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork
 
 HOSTS, DELAY_MS, LATE_MS = 4, 10.0, 1.5
 ADDRESSES = [f"10.0.0.{host + 1}" for host in range(HOSTS)]

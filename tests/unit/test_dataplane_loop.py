@@ -8,10 +8,10 @@ import time
 import numpy as np
 import pytest
 
-from harness.testbeds.emulated.dataplane import gauges
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import EmulatedNetwork
-from harness.testbeds.emulated.dataplane.process import Plane
+from harness.planes.userspace import gauges
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.links import EmulatedNetwork
+from harness.planes.userspace.process import Plane
 from peer.runtime.clock import Clock
 
 

@@ -4,14 +4,14 @@ Matrices and pipes are passed as descriptors with the message. The answer to eve
 """
 
 import io
-import os
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from harness.machine.child import unwrap, wrap
 from harness.planes.plane import AccessChange, Counters, FinalCounters, PairChange, Port
-from harness.testbeds.emulated.dataplane.faults import Fault
+from harness.planes.userspace.faults import Fault
 from topologies.model import Matrix
 from topologies.network import Link
 
@@ -99,21 +99,6 @@ class Reply(Struct, frozen=True):
 encode = msgspec.json.encode
 decode_command = msgspec.json.Decoder(Command).decode
 decode_reply = msgspec.json.Decoder(Reply).decode
-
-
-def wrap(content: bytes | memoryview) -> int:
-    """Write what is too long for a message into a file in memory, and return its descriptor."""
-    descriptor = os.memfd_create("attached")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    return descriptor
-
-
-def unwrap(descriptor: int) -> bytes:
-    """Read what ``wrap`` has written, and close the file."""
-    with open(descriptor, "rb") as file:
-        file.seek(0)
-        return file.read()
 
 
 def wrap_matrices(*matrices: Matrix) -> int:

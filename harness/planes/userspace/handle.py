@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import TestbedError
+from harness.machine.child import Child, wrap
 from harness.planes.plane import (
     AccessChange,
     CaptureCounts,
@@ -20,12 +21,11 @@ from harness.planes.plane import (
     PairsChange,
     Port,
 )
-from harness.testbeds.emulated.child import Child
-from harness.testbeds.emulated.dataplane import commands, gauges
-from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
-from harness.testbeds.emulated.dataplane.commands import Command, Reply
-from harness.testbeds.emulated.dataplane.faults import Fault
-from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
+from harness.planes.userspace import commands, gauges
+from harness.planes.userspace.capture import GROUP_HOSTS
+from harness.planes.userspace.commands import Command, Reply
+from harness.planes.userspace.faults import Fault
+from harness.planes.userspace.forwarder import LATE_NS
 from metrics.rundir.files import DATAPLANE_FILE
 from peer.files import LOGS_FOLDER
 from topologies import timeline
@@ -34,7 +34,6 @@ from topologies.network import Network
 
 REPLY_TIMEOUT_S = 60.0
 PIPE_BYTES = 1 << 20
-_PACKAGE = "harness.testbeds.emulated.dataplane"
 _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1 << 24)}
 """For glibc: freed memory of frames is kept for later frames instead of being returned to the kernel."""
 
@@ -42,9 +41,9 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 class UserspacePlane:
     """The userspace plane: three kinds of processes, which this object starts, commands and ends.
 
-    ``dataplane.process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
-    with descriptors (matrices, pipes) attached, and answers each. ``dataplane.monitor`` reads the counters, which the
-    forwarding process publishes in shared memory, and serves and logs them. ``dataplane.writer`` exists during a
+    ``process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
+    with descriptors (matrices, pipes) attached, and answers each. ``monitor`` reads the counters, which the
+    forwarding process publishes in shared memory, and serves and logs them. ``writer`` exists during a
     capture and copies the records from pipes to files. So forwarding never waits for a disk or a scrape. ``lost``
     reports processes that ended early; without the forwarding process the next command fails.
 
@@ -124,7 +123,7 @@ class UserspacePlane:
 
     def schedule(self, changes: Sequence[timeline.Change], zero_ns: int) -> None:
         """Schedule what faults do to the network; ``zero_ns`` is their zero on the run's clock."""
-        descriptor = commands.wrap(timeline.encode_changes(changes))
+        descriptor = wrap(timeline.encode_changes(changes))
         try:
             self._ask(commands.Schedule(zero_ns), [descriptor])
         finally:
@@ -227,7 +226,7 @@ class UserspacePlane:
 
     def _start(self, name: str, descriptors: Sequence[int], *arguments: str) -> Child:
         log = self._logs / f"dataplane-{name}.log"
-        return Child(f"the data plane's {name}", f"{_PACKAGE}.{name}", arguments, log, descriptors, _STEADY_HEAP)
+        return Child(f"the data plane's {name}", f"{__package__}.{name}", arguments, log, descriptors, _STEADY_HEAP)
 
 
 def _make_pipe() -> tuple[int, int]:

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from harness.testbeds.emulated.dataplane.forwarder import READ_BURST, Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
+from harness.planes.userspace.forwarder import READ_BURST, Forwarder
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from topologies.jitter import CORRELATION_MS
 from topologies.model import Matrix
 

@@ -1,4 +1,4 @@
-"""The forwarding process: ``python -m harness.testbeds.emulated.dataplane.process CONTROL_FD MEMORY_FD``.
+"""The forwarding process: ``python -m harness.planes.userspace.process CONTROL_FD MEMORY_FD``.
 
 It has one loop and one thread. It sleeps until a frame is due or a device is readable, with a precision of
 microseconds: ``select`` on the epoll descriptor has a finer timeout than epoll's milliseconds. It has real-time
@@ -20,16 +20,17 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from harness.errors import TestbedError
+from harness.machine.child import unwrap
 from harness.machine.scheduling import PLANE_PRIORITY
 from harness.planes.plane import FinalCounters
-from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
-from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
-from harness.testbeds.emulated.dataplane.commands import CaptureTally, Reply
-from harness.testbeds.emulated.dataplane.faults import make_forwarder, make_network
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
-from harness.testbeds.emulated.dataplane.links import AccessLink
-from harness.testbeds.emulated.dataplane.upcoming import Upcoming
+from harness.planes.userspace import commands, gauges, lateness, tun
+from harness.planes.userspace.capture import CaptureRecorder
+from harness.planes.userspace.commands import CaptureTally, Reply
+from harness.planes.userspace.faults import make_forwarder, make_network
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.intake import LOOK_NS, Burst
+from harness.planes.userspace.links import AccessLink
+from harness.planes.userspace.upcoming import Upcoming
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.timeline import decode_changes
 
@@ -220,7 +221,7 @@ class Plane:
 
     def _schedule(self, command: commands.Schedule, descriptors: list[int]) -> Reply:
         self.forwarder.network.set_zero(command.zero_ns)
-        changes = decode_changes(commands.unwrap(descriptors[0]))
+        changes = decode_changes(unwrap(descriptors[0]))
         self._upcoming = Upcoming(changes, len(self._links), command.zero_ns)
         return Reply()
 
