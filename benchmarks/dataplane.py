@@ -131,7 +131,7 @@ def _first_and_second_s(jitter_ms: float) -> tuple[float, float]:
     network = PairNetwork(asked, 1)
     addresses = [f"10.0.0.{host}" for host in range(PAIR_HOSTS)]
     for host, address in enumerate(addresses):
-        network.add(AccessLink(host, host, 0, 0), address)
+        network.add(AccessLink(host, host), address)
     frames = [bytes([0x45]) + bytes(15) + socket.inet_aton(address) + bytes(64) for address in addresses]
     waiting: list[bytes] = []
 
