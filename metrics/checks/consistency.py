@@ -243,10 +243,11 @@ def delay_order(delays: evidence.Outcome) -> Judgement:
 def delay_agreement(inside: evidence.Spread) -> Judgement:
     """Fails if the 99th percentile of their difference, the time inside the first and last host, exceeds {0}.
 
-    It is the hosts' whole share in a delivery's delay. If a publisher's first copy waits for other nodes (for a request
-    with `notify-pull`, to be admitted with implicit groups), the time up to it is left out. So is the time for which
-    TCP held back the copy that left first ([below](#waits-for-tcp)). Deliveries that met a pause of their first or last
-    peer, or the second after it, do not count.
+    It is the hosts' whole share in a delivery's delay. The time from the first copy that the publisher hands over to
+    the instant at which TCP lets a copy go ([below](#waits-for-tcp)) is left out: it may be another copy, which a
+    neighbour asks for while a connection that is cut keeps the first. If copies may wait for other nodes (for a request
+    with `notify-pull` and `plumtree`, to be admitted with implicit groups), the time from the publication on is left
+    out. Deliveries that met a pause of their first or last peer, or the second after it, do not count.
 
     Late: a delivery; the publication or the end of these waits, and before the delivery: the time inside the first and
     the last host, whose shares are not known.

@@ -42,6 +42,8 @@ _DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns
 _DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
 _MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
 _COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "tap_tx_ns", "d_tcp_ns")
+_LEAVING: Final = ("tap_tx_ns", "log_send_ns")
+"""The order in which copies leave their sender's host; without captures, in which they are handed over."""
 _FLAGS: Final = ("is_dup", "is_relay", "at_relay")
 
 
@@ -128,9 +130,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     deliveries = read_parquet(sources.deliveries / part, columns=[*_DELIVERIES, *_DELIVERED])
     where = of_piece(sources.messages, share)
     copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, [*_COPIES, *_FLAGS], where)
-    aside_ms = _tcp_waits_ms(copies, deliveries)
-    if sources.may_wait:
-        aside_ms = aside_ms + _begun_after_ms(copies, deliveries)
+    aside_ms = _waits_ms(copies, deliveries, may_wait=sources.may_wait)
     order, inside_ms, late_inside = compare_delays(sources.stalls, deliveries, aside_ms)
     if sources.changes:
         awake = ~_meets_pause(sources.changes, deliveries, "publish_ns", "delivered_ns", also_at="node")
@@ -282,24 +282,21 @@ def _late_inside(stalls: Stalls, rows: pa.Table) -> Late:
     return Late(int(late.sum()), int((late & (inside_ns - stalled_ns <= DELAY_AGREEMENT_P99.ns)).sum()))
 
 
-def _begun_after_ms(copies: pa.Table, deliveries: pa.Table) -> Milliseconds:
-    """Return the time until each delivery's publisher sent a copy, where that waits for other nodes.
+def _waits_ms(copies: pa.Table, deliveries: pa.Table, *, may_wait: bool) -> Milliseconds:
+    """Return for how long no copy could leave each delivery's publisher, for reasons outside its host.
 
-    It waits for a request, or until they have admitted the publisher. It belongs to the network and to other hosts.
+    The wait ends when TCP lets the copy go that was the first to leave. It begins with the first copy that the
+    publisher handed over, which may be another one: a connection that is cut keeps its copy, and a neighbour that heard
+    of the message asks for one later. If copies may wait for other nodes, the wait begins with the publication.
     """
-    own = _own_copies(copies).sort_by([("log_send_ns", "ascending")])
-    sent_ns = own["log_send_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
-    waited_ns = pc.subtract(sent_ns, deliveries["publish_ns"])
+    own = copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
+    handed, left = (own.sort_by([(name, "ascending") for name in names]) for names in (("log_send_ns",), _LEAVING))
+    released_ns = pc.add(left["log_send_ns"], pc.fill_null(left["d_tcp_ns"], 0))
+    begun_ns = deliveries["publish_ns"] if may_wait else _of_messages(handed, handed["log_send_ns"], deliveries)
+    waited_ns = pc.subtract(_of_messages(left, released_ns, deliveries), begun_ns)
     return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]
 
 
-def _tcp_waits_ms(copies: pa.Table, deliveries: pa.Table) -> Milliseconds:
-    """Return how long TCP held back the copy that was the first to leave each delivery's publisher."""
-    own = _own_copies(copies).sort_by([("tap_tx_ns", "ascending")])
-    waited_ns = own["d_tcp_ns"].take(find([own["message_id"]], [deliveries["message_id"]]))
-    return pc.fill_null(pc.divide(waited_ns.cast(pa.float64()), 1e6), 0.0).to_numpy()  # type: ignore[no-any-return]
-
-
-def _own_copies(copies: pa.Table) -> pa.Table:
-    """The copies that their publishers sent."""
-    return copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
+def _of_messages(copies: pa.Table, values: Column, deliveries: pa.Table) -> Column:
+    """Return of each delivery the value of the first copy of its message."""
+    return values.take(find([copies["message_id"]], [deliveries["message_id"]]))

@@ -101,7 +101,8 @@ STEPS: dict[str, Steps] = {
         ("own", HyparviewAnswer(1, True), {1}),
         ("other", HyparviewAnswer(2, True), {1, 2}),
         ("other", HyparviewAnswer(1, False), {1, 2}),
-        ("own", HyparviewAnswer(1, False), {2}),
+        ("own", HyparviewAnswer(1, False), {1, 2}),  # it crossed the answer that accepts
+        ("own", HyparviewDisconnect(1, True, ()), {2}),
         ("other", HyparviewDisconnect(2, True, ()), set()),
         ("other", HyparviewAnswer(3, True), {3}),
         ("own", HyparviewDisconnect(3, False, ()), set()),

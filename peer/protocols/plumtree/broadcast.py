@@ -72,6 +72,11 @@ class Broadcast(Hyparview, Spreading):
         """See ``Part``: in a topic's swarm they do; in the shared one the bootstrap's list may be out of date."""
         return bool(parameters.get("scope", "topic") == "topic")
 
+    @staticmethod
+    def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
+        """See ``Part``: without an eager neighbour, the first copy is sent to the first who asks for it by GRAFT."""
+        return True
+
     # -------------------------------------------------------------------------------------------------- messages
 
     def send_own(self, turn: Turn, copy: Data) -> None:
