@@ -17,7 +17,7 @@ import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from metrics.executors.cluster import DEFAULTS, ExecutorOptions, MasterError
+from metrics.executors.cluster import DEFAULTS, ExecutorOptions, MasterError, is_connect
 from metrics.processors import usable_processors
 
 WAIT_S = 30.0
@@ -27,6 +27,9 @@ SETTLED_S = 3.0
 """Where it is not known how many executors will come, all are taken to be there when none came for so long."""
 
 _POLL_S = 0.1
+
+_MANY = 1 << 20
+"""More rows than any session has cores."""
 
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -50,13 +53,18 @@ def session(
     """A session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
 
     Args:
-        master: a Spark master; None = all cores of this machine that a quota leaves.
+        master: a Spark master, or the URL of a Spark Connect server, whose settings are its own; None = all cores of
+            this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
         options: of a cluster's executors.
 
     Raises:
         MasterError: the cluster's master gives no session.
     """
+    if master is not None and is_connect(master):
+        with _connected(master) as spark:
+            yield spark
+        return
     cores = max(1, int(usable_processors()))
     chosen = master or f"local[{cores}]"
     with _python_of_workers(options.python), tempfile.TemporaryDirectory(prefix="trellis-spark-") as scratch:
@@ -78,6 +86,33 @@ def session(
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _connected(url: str) -> Iterator[SparkSession]:
+    """A session of a Spark Connect server.
+
+    Raises:
+        MasterError: the server gives no session.
+    """
+    from pyspark.sql.connect.session import SparkSession as ConnectSession
+
+    try:
+        spark: Any = ConnectSession.builder.remote(url).create()
+        _ = spark.version  # the first question that the server must answer
+    except Exception:  # of many types: of gRPC, of Spark, of the URL
+        raise MasterError(url) from None
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def count_cores(spark: SparkSession) -> int:
+    """Return how many tasks a session runs at a time; Spark Connect has no other way to ask than by a query."""
+    if isinstance(spark, SparkSession):
+        return spark.sparkContext.defaultParallelism
+    return spark.range(_MANY).select(F.spark_partition_id()).distinct().count()
 
 
 @contextmanager

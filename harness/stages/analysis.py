@@ -21,15 +21,24 @@ from harness.errors import ExperimentError, TrellisError, last_line
 from harness.interpreter import python_command
 from harness.machine import sandbox
 from metrics.executors import HERE_BYTES, shares_files
-from metrics.executors.cluster import DEFAULTS, HEAP_MIB, TASK_MIB, ExecutorOptions, check_master, parse_memory
+from metrics.executors.cluster import (
+    DEFAULTS,
+    HEAP_MIB,
+    TASK_MIB,
+    ExecutorOptions,
+    check_master,
+    is_connect,
+    parse_memory,
+)
 from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
 from metrics.storage import Place, StoreError, StorePath
 
 MASTER_HELP = (
     "where to compute the tables: 'here' (one process without Spark), 'local[*]' (Spark on this machine) or a Spark "
-    "cluster, such as spark://host:7077, whose workers see the run under the same path or in a store (default: 'here', "
-    f"or Spark on this machine if traces and captures have more than {HERE_BYTES >> 30} GiB)"
+    "cluster, such as spark://host:7077 or sc://host:15002 (Spark Connect), whose workers see the run under the same "
+    "path or in a store (default: 'here', or Spark on this machine if traces and captures have more than "
+    f"{HERE_BYTES >> 30} GiB)"
 )
 """The help of ``--master``."""
 
@@ -83,6 +92,8 @@ def executor_options(arguments: argparse.Namespace) -> ExecutorOptions:
     options = ExecutorOptions(memory, arguments.executor_cores, arguments.executor_python)
     if options != DEFAULTS and shares_files(arguments.master):
         raise ExperimentError("--executor-*", "these are options of a cluster: name one with --master")
+    if options != DEFAULTS and is_connect(arguments.master):
+        raise ExperimentError("--executor-*", "the executors of a Spark Connect server are the server's own")
     return options
 
 

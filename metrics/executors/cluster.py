@@ -26,7 +26,8 @@ _SIZE = re.compile(r"(\d+)([mg])", re.IGNORECASE)
 
 _COUNT = r"(\d+|\*)"
 _MASTER = re.compile(
-    rf"here|local(\[{_COUNT}(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://\S+:\d+|k8s://\S+|yarn", re.ASCII
+    rf"here|local(\[{_COUNT}(, *\d+)?\])?|local-cluster\[\d+, *\d+, *\d+\]|spark://\S+:\d+|sc://[^\s:/;]+(:\d+)?(/;\S*)?|k8s://\S+|yarn",
+    re.ASCII,
 )
 
 
@@ -77,8 +78,15 @@ def check_master(text: str) -> str:
         ValueError: it has no such form.
     """
     if not _MASTER.fullmatch(text):
-        raise ValueError(f"expected 'here', 'local[*]', spark://HOST:PORT, k8s://URL or yarn, got '{text}'")
+        raise ValueError(
+            f"expected 'here', 'local[*]', spark://HOST:PORT, sc://HOST:PORT, k8s://URL or yarn, got '{text}'"
+        )
     return text
+
+
+def is_connect(master: str) -> bool:
+    """Whether a master is a Spark Connect server, whose executors are its own."""
+    return master.startswith("sc://")
 
 
 class WorkersError(RunDirError):

@@ -88,10 +88,15 @@ def test_options_of_clusters_need_one(master: list[str], option: str) -> None:
         options(*master, option)
 
 
+def test_a_connect_server_has_its_own_executors() -> None:
+    with pytest.raises(ExperimentError, match="the server's own"):
+        options("--master=sc://host:15002", "--executor-cores=2")
+
+
 @pytest.mark.parametrize(
     "master",
     ["here", "local", "local[4]", "local[*]", "local[2,3]", "local-cluster[2,1,1024]", "yarn", "spark://a:1,b:2",
-     "k8s://https://host:6443"],
+     "k8s://https://host:6443", "sc://host", "sc://host:15002", "sc://host:15002/;use_ssl=true"],
 )  # fmt: skip
 def test_masters_of_known_forms_are_accepted(master: str) -> None:
     assert check_master(master) == master
@@ -99,12 +104,26 @@ def test_masters_of_known_forms_are_accepted(master: str) -> None:
 
 @pytest.mark.parametrize(
     "master",
-    ["", "foo", "Here", "local[", "local[x]", "spark://", "spark://host", "host:7077", "local-cluster", "k8s://"],
+    [
+        "",
+        "foo",
+        "Here",
+        "local[",
+        "local[x]",
+        "spark://",
+        "spark://host",
+        "host:7077",
+        "local-cluster",
+        "k8s://",
+        "sc://",
+        "sc://host:",
+    ],
 )
 @pytest.mark.parametrize("verb", ["report", "tables", "run", "sweep"])
 def test_other_masters_are_refused_before_any_work(master: str, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([verb, "no-such-file", f"--master={master}"]) == 2
-    expected = f"trellis {verb}: --master: expected 'here', 'local[*]', spark://HOST:PORT, k8s://URL or yarn, got"
+    forms = "'here', 'local[*]', spark://HOST:PORT, sc://HOST:PORT, k8s://URL or yarn"
+    expected = f"trellis {verb}: --master: expected {forms}, got"
     printed = capsys.readouterr().err
     assert printed == f"{expected} '{master}'; try: trellis {verb} --help\n"
 
