@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import _edited_runs as edited
-from harness.planes.userspace.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops
+from harness.planes.userspace.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops, WrongRates
 from topologies.network import Network
 
 Change = Callable[[Network], Network]
@@ -88,6 +88,7 @@ def _towards_all(ms: float) -> Change:
 
 
 _LOSS, _RATE, _JITTER = ("underlay.loss_ratio=0.01",), ("underlay.rate_mbit=10",), ("underlay.jitter=2",)
+_LOWER_RATE = ("faults=[{at_s=2, for_s=8, degrade={rate_mbit=1}}]",)
 _PAIRS = ("rtt_error_pairs_before", "rtt_error_pairs_after")
 _HOSTS = ("rtt_error_hosts_before", "rtt_error_hosts_after")
 
@@ -136,6 +137,20 @@ LIVE: dict[str, LiveFault] = {
         ("access_rate",),
         _RATE,
         change=lambda size: _faster(size / 10),
+    ),
+    "rate not lowered": LiveFault(
+        "access rates that a fault does not lower to 1 Mbit/s for 8 s",
+        (0,),
+        ("access_rate",),
+        _LOWER_RATE,
+        plane=WrongRates,
+    ),
+    "rate lowered too little": LiveFault(
+        "access rates of {:g} Mbit/s for 8 s where a fault was to lower them to 1",
+        (1.5,),
+        ("access_rate",),
+        _LOWER_RATE,
+        plane=WrongRates,
     ),
     "too little jitter": LiveFault(
         "jitter of {:g} ms where 2 ms were asked for",

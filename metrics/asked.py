@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 from numpy.lib.format import open_memmap
 
-from metrics.changes import PairChanges, changes_of_nodes
+from metrics.changes import GRACE_NS, PairChanges, changes_of_nodes
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.rundir.files import CHANGES_FILE
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
+from topologies.model import DOWN, UP
 from topologies.network import Link, Network
 from topologies.timeline import encode_changes
 
@@ -30,8 +31,8 @@ ASKED: Final = ("delay_ms", "jitter_ms", "loss_ratio")
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
-_QUEUES: Final = "queue_ms"
-"""What is staged of every node: how long a packet may wait at its access link up and down, 0 = the link has no rate."""
+_ACCESS: Final = "access"
+"""What is staged of every node: the arrays of ``Access``."""
 
 _MS: Final = 1e6
 
@@ -39,16 +40,18 @@ _MS: Final = 1e6
 def stage_asked(run: RunDir, pairs: Place) -> None:
     """Write what was asked into a new folder: a matrix for each of ``ASKED``, NaN for numbers that no node has.
 
-    Beside the matrices are the queues of the nodes' access links.
+    Beside the matrices are the rates and queues of the nodes' access links, and the changes that faults make.
     """
     network = run.network
     hosts = {place.node: place.host for place in run.plan.placement}
     size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
     pairs.mkdir()
-    queue_ms = np.zeros((2, size))
-    queue_ms[:, nodes] = _queues_ms(network)[:, index]
-    with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
-        np.save(file, queue_ms)
+    access = np.zeros((2, 2, size + 1))
+    for side, links in enumerate(_access_links(network, index)):
+        access[0, side, nodes] = [link.rate_mbit for link in links]
+        access[1, side, nodes] = [link.queue_ms for link in links]
+    with whole(pairs / f"{_ACCESS}.npy") as attempt, attempt.open("wb") as file:
+        np.save(file, access)
     if changes := changes_of_nodes(run):
         with whole(pairs / CHANGES_FILE) as attempt:
             attempt.write_bytes(encode_changes(changes))
@@ -82,49 +85,64 @@ def find_asked(pairs: Place, name: str, source: Column, destination: Column, at_
     return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
 
 
-def find_queues(pairs: Place, source: Column, destination: Column) -> Floats:
+def find_queues(pairs: Place, source: Column, destination: Column, at_ns: Column) -> Floats:
     """Return how long (ms) access links may hold a packet between two nodes, (n,).
 
-    A node without a number holds none.
+    A node without a number holds none. A link that a fault limits counts from ``GRACE_NS`` before that.
 
     Args:
         pairs: the folder of ``stage_asked``.
         source: (n,) the nodes that send.
         destination: (n,) the nodes that receive.
+        at_ns: (n,) the instants at which packets enter the network.
     """
-    up_ms, down_ms = (np.append(row, 0.0) for row in map_array(pairs / f"{_QUEUES}.npy"))
-    return np.asarray(up_ms[_numbers(source)] + down_ms[_numbers(destination)])
+    access, ends, entered_ns = Access.staged(pairs), (_numbers(source), _numbers(destination)), _numbers(at_ns)
+    limited = access.changes.meet(*ends, entered_ns, entered_ns + GRACE_NS, which="access")
+    return np.asarray(
+        sum(
+            np.where(limited | (access.rate_mbit[side][nodes] > 0), access.queue_ms[side][nodes], 0.0)
+            for side, nodes in zip((UP, DOWN), ends, strict=True)
+        )
+    )
 
 
 @dataclass(frozen=True)
 class Access:
-    """The access links of all nodes' hosts.
+    """The access links of all nodes' hosts, and the faults that change their rates.
 
     Attributes:
-        byte_ns: time to send a byte ``UP`` and ``DOWN``, (n,) each by node; 0 = no rate.
-        queue_ns: longest time that a packet may wait, likewise.
+        rate_mbit: (2, n + 1) ``UP`` and ``DOWN`` by node, without faults; 0 = no rate. The last column stands for nodes
+            without a number.
+        queue_ms: (2, n + 1) longest time that a packet may wait, likewise.
+        changes: those of nodes, at the instants at which they were applied.
     """
 
-    byte_ns: tuple[tuple[float, ...], ...]
-    queue_ns: tuple[tuple[int, ...], ...]
+    rate_mbit: Floats
+    queue_ms: Floats
+    changes: PairChanges
 
     @classmethod
-    def of(cls, run: RunDir) -> Self:
-        """Read them from a run directory."""
-        hosts = [place.host for place in sorted(run.plan.placement, key=lambda place: place.node)]
-        sides = _access_links(run.network, hosts)
-        return cls(
-            tuple(tuple(8000 / link.rate_mbit if link.rate_mbit else 0.0 for link in side) for side in sides),
-            tuple(tuple(int(link.queue_ms * _MS) for link in side) for side in sides),
-        )
+    def staged(cls, pairs: Place) -> Self:
+        """Read them from the folder of ``stage_asked``."""
+        rate_mbit, queue_ms = map_array(pairs / f"{_ACCESS}.npy")
+        return cls(rate_mbit, queue_ms, PairChanges.staged(pairs))
 
-    def limits(self, side: int, nodes: Ints) -> Bools:
-        """Return whether the access links of nodes have a rate ``UP`` or ``DOWN``, (n,)."""
-        return np.asarray(np.array(self.byte_ns[side])[nodes] > 0)
+    @property
+    def nodes(self) -> int:
+        """How many nodes may have an access link: one more than the largest number."""
+        return int(self.rate_mbit.shape[1]) - 1
 
-    def link(self, side: int, node: int) -> tuple[float, int]:
-        """Return the time to send a byte ``UP`` or ``DOWN``, and the longest time that a packet may wait."""
-        return self.byte_ns[side][node], self.queue_ns[side][node]
+    def rates_mbit(self, side: int, nodes: Ints, at_ns: Ints) -> Floats:
+        """Return the rates ``UP`` or ``DOWN`` of nodes' access links at some instants, (n,); 0 = no rate."""
+        return self.changes.limit(side, self.rate_mbit[side][nodes], nodes, at_ns)
+
+    def alters(self, side: int, nodes: Ints, at_ns: Ints) -> Bools:
+        """Return whether a fault has changed the rate ``UP`` or ``DOWN`` of nodes' access links at an instant, (n,)."""
+        return np.asarray(self.rates_mbit(side, nodes, at_ns) != self.rate_mbit[side][nodes])
+
+    def queue_ns(self, side: int, node: int) -> int:
+        """Return the longest time that a packet may wait at a node's access link ``UP`` or ``DOWN``."""
+        return int(self.queue_ms[side][node] * _MS)
 
 
 class RoundTrips(NamedTuple):

@@ -21,7 +21,7 @@ Which = Literal["links", "cut", "access", "settling", "breaking"]
 
 * ``links``: those of links, and not of peers.
 * ``cut``: cuts.
-* ``access``: those of access links; each lasts ``GRACE_NS`` longer.
+* ``access``: those of access links; each lasts ``GRACE_NS`` longer, in which the queue drains.
 * ``settling``: what halts connections, that is cuts, and pauses of the peer at either end. Each lasts as long again, at
   most ``MOST_BACKOFF_NS``: TCP retransmits, and asks whether a full receiver has room, at intervals that double (RFC
   6298, RFC 9293), so after a cut of a second it may wait for another one.
@@ -78,8 +78,8 @@ class PairChanges:
 
     @property
     def degrades(self) -> bool:
-        """Whether some of them change the links of pairs, and cut nothing."""
-        return any(_degrades(change) for change, _ in self._changes)
+        """Whether some of them change the links of pairs, or the rates of access links, and cut nothing."""
+        return any(_degrades(change) or change.rate_mbit for change, _ in self._changes)
 
     def meet(self, source: Ints, destination: Ints, from_ns: Ints, to_ns: Ints, *, which: Which) -> Bools:
         """Return which spans of time a change meets that concerns a pair, in either direction, (n,).
@@ -135,15 +135,32 @@ class PairChanges:
             at_ns: (n,) the instants.
         """
         for change, concerned in self._reaching(source, destination):
-            holds = concerned & (change.from_ns <= at_ns) & (at_ns < _end_ns(change, "links"))
+            holds = concerned & _holds(change, at_ns)
             values = np.where(holds, getattr(change.alter(Link(**{name: values})), name), values)  # type: ignore[arg-type]
         return values
+
+    def limit(self, side: int, rates_mbit: Floats, nodes: Ints, at_ns: Ints) -> Floats:
+        """Return the rates of access links at some instants, (n,) in Mbit/s; 0 = no rate.
+
+        Args:
+            side: ``UP`` or ``DOWN``.
+            rates_mbit: (n,) the rates without faults; 0 = no rate.
+            nodes: (n,) whose access links; -1 for none.
+            at_ns: (n,) the instants.
+        """
+        known, node, _ = self._find(nodes, nodes)
+        for change, hosts in self._changes:
+            if change.rate_mbit and (change.up or change.down):
+                lower = change.rate_mbit < np.where(rates_mbit > 0, rates_mbit, np.inf)
+                holds = known & hosts.access[side][node] & _holds(change, at_ns)
+                rates_mbit = np.where(holds & lower, change.rate_mbit, rates_mbit)
+        return rates_mbit
 
     def alters(self, source: Ints, destination: Ints, at_ns: Ints) -> Bools:
         """Return whether a fault, which is no cut, has changed the link of each directed pair at an instant, (n,)."""
         found = np.zeros(len(source), np.bool_)
         for change, concerned in self._reaching(source, destination):
-            found |= concerned & (change.from_ns <= at_ns) & (at_ns < _end_ns(change, "links"))
+            found |= concerned & _holds(change, at_ns)
         return found
 
     def unsettled(self, source: Ints, destination: Ints, from_ns: Ints, to_ns: Ints, delay_ms: Floats) -> Bools:
@@ -192,19 +209,24 @@ class PairChanges:
 
 
 class _Hosts(NamedTuple):
-    """The hosts of a change, (size,) each: sources, destinations, and ends of pairs that it concerns as a whole."""
+    """The hosts of a change, (size,) each: sources, destinations, and ends of pairs that it concerns as a whole.
+
+    ``access``: (2, size) those whose access links it changes, ``UP`` and ``DOWN``.
+    """
 
     sources: Bools
     destinations: Bools
     ends: Bools
+    access: Bools
 
     @classmethod
     def of(cls, change: Change, size: int) -> Self:
-        found = np.zeros((3, size), np.bool_)
+        found = np.zeros((5, size), np.bool_)
         ends = (*change.up, *change.down, *change.paused)
-        for row, hosts in zip(found, (change.sources, change.destinations, ends), strict=True):
+        for row, hosts in zip(found, (change.sources, change.destinations, ends, change.up, change.down), strict=True):
             row[list(hosts)] = True
-        return cls(*found)
+        sources, destinations, concerned = found[:3]
+        return cls(sources, destinations, concerned, found[3:])
 
 
 def _hosts(change: Change) -> Iterator[int]:
@@ -214,6 +236,11 @@ def _hosts(change: Change) -> Iterator[int]:
 
 def _degrades(change: Change) -> bool:
     return bool(change.sources) and not change.is_cut
+
+
+def _holds(change: Change, at_ns: Ints) -> Bools:
+    """Return at which instants a change holds, (n,)."""
+    return np.asarray((change.from_ns <= at_ns) & (at_ns < _end_ns(change, "links")))
 
 
 def _is_among(change: Change, which: Which) -> bool:

@@ -92,8 +92,8 @@ class FinalCounters(Struct, frozen=True):
         overruns: frames that the hosts' kernels dropped because the data plane had not read earlier ones. No other
             count includes them.
         realtime: whether the forwarding process had real-time priority.
-        applied_ns: when each instant of the scheduled changes was applied, in their order; shorter if the plane was
-            closed before.
+        applied_ns: from when on frames met the changes of each scheduled instant, in their order; shorter if the plane
+            was closed before.
     """
 
     counters: Counters

@@ -242,10 +242,11 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 
 
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
+@also_degraded
 def access_rate(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
-    adds: its queue is replayed from the instants at which packets entered it. It fails, too, if of at least 100 packets
-    through a single link, up or down, more than 5 % are beyond the limit.
+    adds: its queue is replayed from the instants at which packets entered it, at the rates that held then. It fails,
+    too, if of at least 100 packets through a single link, up or down, more than 5 % are beyond the limit.
 
     A rate is asked for like a delay, and a host of 246 has less than 1 % of the packets.
 
@@ -272,6 +273,7 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 
 
 @RULES.add("certificate", SUSPECT, QUEUE_ERRORS, grave=True)
+@also_degraded
 def access_queue(transits: Transits) -> Judgement | Absent:
     """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
     although it was full. It fails, too, if this is true of more than 1 % of at least 100 packets through a single link,

@@ -401,7 +401,7 @@ class AppliedChange(Struct, frozen=True):
 
     Attributes:
         asked_ns: when they were to.
-        applied_ns: when all links and peers that they concern had changed.
+        applied_ns: from when on packets met all changed links, and all peers that they concern had changed.
     """
 
     asked_ns: Instant

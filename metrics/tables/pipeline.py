@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries, read_behaviours
-from metrics.asked import Access
 from metrics.changes import PairChanges, read_changes
 from metrics.checks import check_run
 from metrics.checks.evidence import Links, Transits
@@ -172,15 +171,14 @@ class Pipeline:
         if not run.captures or self.transits is not None:
             self._save_small("pairs", [])
             return
-        access = Access.of(run)
         nodes = {int(IPv4Address(place.wan_ip)): place.node for place in run.plan.placement}
         hosts = {place.node: place.host for place in run.plan.placement}
         jitter = Jitter(run.plan.seed, run.network.jitter_correlation_ms, run.manifest.zero_ns)
         crossings = self._staging / "wire" / "crossings"
-        sources = TransitSources(crossings, self._pairs, nodes, hosts, jitter, access, self._buckets)
+        sources = TransitSources(crossings, self._pairs, nodes, hosts, jitter, self._buckets)
         self._write(partial(build_transits, sources), "transits")
         limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
-        rules = TransitRules(self._pairs, access, run.judged_ns, limit_ms, run.stalls)
+        rules = TransitRules(self._pairs, run.judged_ns, limit_ms, run.stalls)
         sorted_values = self._staging / "weighed-transits"
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 

@@ -31,7 +31,7 @@ from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.schemas import arrow_schema, schema_of
 from metrics.tables.shares import Share, all_shares, write_share
 from metrics.tables.tallies import add_counts
-from metrics.tables.transits import TRANSITS, pass_link
+from metrics.tables.transits import TRANSITS, pass_link, transmission_ns
 from topologies.jitter import TAIL
 from topologies.model import DOWN, UP
 
@@ -64,8 +64,7 @@ _HUNDRED: Final = 100
 class TransitRules:
     """By what the transits of a run are judged."""
 
-    pairs: Place  # matrices of what was asked of pairs of nodes
-    access: Access
+    pairs: Place  # what was asked of pairs of nodes, and of their access links
     judged_ns: tuple[int, int]
     limit_ms: float  # ``verdict.wire_error_p99_ms``
     stalls: Stalls
@@ -246,7 +245,7 @@ class JudgedTransits:
     Args:
         rules: by what they are judged.
         rows: ``TRANSITS``.
-        degraded: whether those of links are judged that a fault had changed when the packet left, or the others.
+        degraded: whether those are judged that met a link that a fault had changed, or the others.
     """
 
     def __init__(self, rules: TransitRules, rows: pa.Table, *, degraded: bool = False) -> None:
@@ -261,19 +260,26 @@ class JudgedTransits:
         )
         self.left, self.came = valid(rows["sent_ns"]), valid(rows["came_ns"])
         self.sent_ns, self.came_ns = numbers(rows["sent_ns"]), numbers(rows["came_ns"])
-        self.rated = rules.access.limits(UP, self.src) | rules.access.limits(DOWN, self.dst)
         self.due_ns, self.full = numbers(rows["due_ns"]).copy(), _flags(rows, "is_full").copy()
+        self.access = Access.staged(rules.pairs)
+        self.ways = (UP, self.src, self.sent_ns), (DOWN, self.dst, numbers(rows["due_ns"]))
+        self.limited = tuple(self.access.rates_mbit(*way) > 0 for way in self.ways)
         self._arrive()
 
     def _arrive(self) -> None:
         """Pass the access links of the destinations."""
-        access, wire_bytes = self.rules.access, numbers(self.rows["wire_bytes"])
+        takes_ns = transmission_ns(numbers(self.rows["wire_bytes"]), self.access.rates_mbit(*self.ways[DOWN]))
         reached = self.left & (self.came | ~self.full)
-        for node in np.unique(self.dst[access.limits(DOWN, self.dst)]).tolist():
-            own, link = np.flatnonzero((self.dst == node) & reached), access.link(DOWN, node)
-            entries = self.due_ns[own], wire_bytes[own], self.came[own]
-            self.due_ns[own], below = pass_link(*entries, *link, lost_later=False)
+        for node in np.unique(self.dst[takes_ns > 0]).tolist():
+            own, queue_ns = np.flatnonzero((self.dst == node) & reached), self.access.queue_ns(DOWN, node)
+            entries = self.due_ns[own], takes_ns[own], self.came[own]
+            self.due_ns[own], below = pass_link(*entries, queue_ns, lost_later=False)
             self.full[own] |= below
+
+    @cached_property
+    def rated(self) -> Bools:
+        """Packets through an access link with a rate, and those that met a queue that was still full from its rate."""
+        return np.asarray(self.limited[UP] | self.limited[DOWN] | self.full)
 
     @cached_property
     def judged(self) -> Bools:
@@ -282,24 +288,27 @@ class JudgedTransits:
         in_time = self.due_ns + GRACE_NS <= until_ns
         return np.asarray(self.left & (self.sent_ns >= since_ns) & in_time & self._of_state & ~self._disturbed)
 
-    @cached_property
+    @property
     def _changes(self) -> PairChanges:
-        return PairChanges.staged(self.rules.pairs)
+        return self.access.changes
 
     @cached_property
     def _of_state(self) -> Bools:
         """Packets of links that faults had changed, or had not."""
-        return np.asarray(self._changes.alters(self.src, self.dst, self.sent_ns) == self.is_degraded)
+        altered = self._changes.alters(self.src, self.dst, self.sent_ns)
+        for way in self.ways:
+            altered |= self.access.alters(*way)
+        return np.asarray(altered == self.is_degraded)
 
     @property
     def _disturbed(self) -> Bools:
-        """Packets that met a cut, or the begin or the end of a change of their link, or a change of an access link."""
+        """Packets that met a cut, or the begin or the end of a change of their pair's link."""
         changes, way = self._changes, (self.src, self.dst, self.sent_ns, np.maximum(self.due_ns, self.sent_ns))
         if not changes:
             return np.zeros(len(self.rows), np.bool_)
         delay_ms = find_asked(self.rules.pairs, "delay_ms", self.rows["src_node"], self.rows["dst_node"])
         unsettled = changes.unsettled(*way, delay_ms.to_numpy(zero_copy_only=False))
-        return changes.meet(*way, which="access") | changes.meet(*way, which="cut") | unsettled
+        return changes.meet(*way, which="cut") | unsettled
 
     def arrived(self, kind: str) -> Bools:
         """Those of ``KINDS`` that arrived."""
@@ -419,12 +428,10 @@ def _by_link(found: JudgedTransits) -> Ints:
     The four counts: packets whose delay is known, those of them that were late; all packets, those of them that were
     dropped, or not dropped, against the length of a queue.
     """
-    access, rated = found.rules.access, found.of_kind("rated")
-    size = len(access.byte_ns[UP])
-    sides = [(ends, access.limits(side, ends)) for side, ends in ((UP, found.src), (DOWN, found.dst))]
+    rated, sides = found.of_kind("rated"), list(zip((found.src, found.dst), found.limited, strict=True))
     return np.array(
         [
-            [np.bincount(ends[chosen & limited], minlength=size) for ends, limited in sides]
+            [np.bincount(ends[chosen & limited], minlength=found.access.nodes) for ends, limited in sides]
             for chosen in (rated, rated & found.late, found.queued, found.wrongly_queued)
         ]
     )

@@ -4,12 +4,15 @@ Two passes over the captured packets, each by tasks:
 
 1. By source (``build_transits``): a packet that left is found again among those that arrived at its destination, by the
    hash of its headers (``metrics.pcap.headers``). The access link of the source is replayed, if it has a rate, and the
-   delay asked for is added, under jitter that of the instant: then the packet is due at the destination.
+   delay asked for is added, under jitter that of the instant: then the packet is due at the destination, but not before
+   an earlier packet of its pair.
 2. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. What
    is left between the instant at which a packet is due and the one at which it arrived is the emulation's error.
 
 A replay is exact, since the capture has the instants from which the data plane computes: a queue's state follows from
-the packets that entered it. Retransmissions disturb nothing here: a packet is a packet, whatever it carries.
+the packets that entered it. A fault may change a rate: a packet meets the one that holds when it reaches the link, and
+those in the queue leave at the rate that they met. Retransmissions disturb nothing here: a packet is a packet, whatever
+it carries.
 """
 
 from collections.abc import Mapping
@@ -19,7 +22,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from metrics.asked import Access, find_asked
+from metrics.asked import Access, Floats, find_asked
 from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import CROSSINGS
 from metrics.pcap.walk import Bools, Ints
@@ -52,7 +55,6 @@ class TransitSources:
     nodes: Mapping[int, int]  # node by address
     hosts: Mapping[int, int]  # host by node
     jitter: Jitter
-    access: Access
     buckets: int
 
 
@@ -61,12 +63,16 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
     sent, came_ns, is_clear, others = match(
         _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
     )
-    exit_ns, is_full = _leave(sent, came_ns >= 0, sources.access)
+    access = Access.staged(sources.pairs)
+    exit_ns, is_full = _leave(sent, came_ns >= 0, access)
+    due_ns = exit_ns + _delays_ns(sources, sent, exit_ns)
+    if access.changes:
+        due_ns = _keep_order(sent, due_ns, (came_ns >= 0) | ~(is_full | _may_lose(sources, sent)))
     columns = {
         "src_node": sent["src_node"],
         "dst_node": sent["dst_node"],
         "sent_ns": sent["ts_ns"],
-        "due_ns": pa.array(exit_ns + _delays_ns(sources, sent, exit_ns)),
+        "due_ns": pa.array(due_ns),
         "came_ns": pa.array(came_ns, mask=came_ns < 0),
         "wire_bytes": sent["wire_bytes"],
         "is_clear": pa.array(is_clear),
@@ -81,11 +87,37 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
 def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:
     """When packets have left the access links of their sources, and whether they met full queues there."""
     src, exit_ns, is_full = numbers(sent["src_node"]), numbers(sent["ts_ns"]).copy(), np.zeros(len(sent), np.bool_)
-    for node in np.unique(src[access.limits(UP, src)]).tolist():
-        own = np.flatnonzero(src == node)
-        sizes, link = numbers(sent["wire_bytes"])[own], access.link(UP, node)
-        exit_ns[own], is_full[own] = pass_link(exit_ns[own], sizes, arrived[own], *link, lost_later=True)
+    takes_ns = transmission_ns(numbers(sent["wire_bytes"]), access.rates_mbit(UP, src, exit_ns))
+    for node in np.unique(src[takes_ns > 0]).tolist():
+        own, queue_ns = np.flatnonzero(src == node), access.queue_ns(UP, node)
+        exit_ns[own], is_full[own] = pass_link(exit_ns[own], takes_ns[own], arrived[own], queue_ns, lost_later=True)
     return exit_ns, is_full
+
+
+def _may_lose(sources: TransitSources, sent: pa.Table) -> Bools:
+    """Return of which packets loss was asked for, (n,)."""
+    asked = find_asked(sources.pairs, "loss_ratio", sent["src_node"], sent["dst_node"], sent["ts_ns"])
+    return np.asarray(asked.to_numpy(zero_copy_only=False) > 0)
+
+
+def _keep_order(sent: pa.Table, due_ns: Ints, passed: Bools) -> Ints:
+    """Return when packets are due, (n,), if none is due before an earlier one of its pair.
+
+    It makes a difference where a fault has made a delay shorter.
+
+    Args:
+        sent: the packets in order of time, with ``src_node`` and ``dst_node``.
+        due_ns: (n,) when they would be due, each alone.
+        passed: (n,) whether they reached the access link of the destination.
+    """
+    pair, _ = group_rows(sent, "src_node", "dst_node")
+    order = np.argsort(pair, kind="stable")
+    instants, rank = np.unique(due_ns, return_inverse=True)
+    first = pair * len(instants)  # no instant of a pair sorts behind one of the next
+    latest = np.maximum.accumulate(np.where(passed, first + rank, first)[order])
+    kept_ns = np.empty(len(due_ns), np.int64)
+    kept_ns[order] = np.maximum(due_ns[order], instants[latest - first[order]])
+    return kept_ns
 
 
 def _delays_ns(sources: TransitSources, sent: pa.Table, enters_ns: Ints) -> Ints:
@@ -160,19 +192,22 @@ def _ranked(groups: Ints, count: int) -> Ints:
     return ranks
 
 
-def pass_link(
-    came_ns: Ints, wire_bytes: Ints, arrived: Bools, byte_ns: float, queue_ns: int, *, lost_later: bool
-) -> tuple[Ints, Bools]:
-    """Replay an access link: a drop-tail queue that sends a byte in ``byte_ns``.
+def transmission_ns(wire_bytes: Ints, rates_mbit: Floats) -> Ints:
+    """Return how long access links take to send packets, (n,); 0 where the link has no rate."""
+    byte_ns = np.divide(8000, rates_mbit, out=np.zeros(len(rates_mbit)), where=rates_mbit > 0)
+    return np.asarray((wire_bytes * byte_ns).astype(np.int64))
+
+
+def pass_link(came_ns: Ints, takes_ns: Ints, arrived: Bools, queue_ns: int, *, lost_later: bool) -> tuple[Ints, Bools]:
+    """Replay an access link: a drop-tail queue.
 
     A packet that would have to wait longer than ``queue_ns`` is dropped. What really arrived decides whether a packet
     took its place in the queue, so that one deviation is not counted again with each packet after it.
 
     Args:
         came_ns: (n,) when each packet reached the link, in order.
-        wire_bytes: (n,) its length.
+        takes_ns: (n,) how long the link takes to send it, at the rate at that instant.
         arrived: (n,) whether it arrived at its destination.
-        byte_ns: time to send a byte.
         queue_ns: longest time that a packet may wait.
         lost_later: whether a packet that did not arrive, and met no full queue, passed this link all the same.
 
@@ -181,10 +216,10 @@ def pass_link(
     """
     free_ns = 0
     exits, full = [], []
-    for at_ns, size, came in zip(came_ns.tolist(), wire_bytes.tolist(), arrived.tolist(), strict=True):
+    for at_ns, taken_ns, came in zip(came_ns.tolist(), takes_ns.tolist(), arrived.tolist(), strict=True):
         wait_ns = free_ns - at_ns
         is_full = wait_ns > queue_ns
-        exit_ns = at_ns + int(size * byte_ns) + max(wait_ns, 0)
+        exit_ns = at_ns + taken_ns + max(wait_ns, 0)
         if came or (lost_later and not is_full):
             free_ns = exit_ns
         exits.append(exit_ns)

@@ -146,3 +146,28 @@ def test_changes_that_lose_frames_do_so_when_they_begin() -> None:
         losses.append([each.change for each in upcoming.losses()])
         upcoming.note(upcoming.next_ns)
     assert losses == [[changes[0]], [], []]
+
+
+def test_frames_meet_the_link_as_it_was_when_they_were_due_there() -> None:
+    """Of three frames that the plane has not let out yet, two were due at the link before its rate falls."""
+    bench = Bench(delay_ms=10.0, rate_mbit=0.0, queue_ms=1000.0)
+    lower = Reach(Change(from_ns=0, fault=0, down=(1,), rate_mbit=1.0), HOSTS)
+    for at_ms in (0, 1, 2):
+        bench.now_ns = at_ms * MS_NS
+        bench.send(0, 1, 1250)  # 10 ms at the lower rate
+    bench.now_ns = 12 * MS_NS
+    bench.forwarder.reach_links(bench.now_ns - 1)
+    assert bench.written == [], "it only meets the link"
+    bench.forwarder.network.change((lower,))
+    bench.drain()
+    assert [at_ns // MS_NS for at_ns, *_ in bench.written] == [12, 12, 22]
+
+
+def test_frames_in_a_queue_leave_at_the_rate_that_they_met() -> None:
+    bench = Bench(delay_ms=0.0, rate_mbit=1.0, queue_ms=1000.0)
+    for _ in range(2):
+        bench.send(0, 1, 1250)
+    bench.forwarder.network.change((Reach(Change(from_ns=0, fault=0, up=(0,), rate_mbit=0.5), HOSTS),))
+    bench.send(0, 1, 1250)
+    bench.drain()
+    assert [at_ns // MS_NS for at_ns, *_ in bench.written] == [20, 30, 50]

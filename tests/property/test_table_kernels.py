@@ -161,7 +161,7 @@ def in_pieces(sources: hops.HopSources, share: Share) -> list[Row]:
 def write_pairs(folder: Path) -> None:
     """``PAIRS`` as matrices; NaN where nothing was asked."""
     folder.mkdir()
-    np.save(folder / "queue_ms.npy", np.zeros((2, len(NODES))))
+    np.save(folder / "access.npy", np.zeros((2, 2, len(NODES) + 1)))
     for name in ("delay_ms", "jitter_ms"):
         matrix = np.full((len(NODES), len(NODES)), np.nan)
         for pair in PAIRS:

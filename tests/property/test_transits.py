@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.asked import Access
 from metrics.checks.evidence import Jitter as Found
 from metrics.checks.evidence import Losses, Outcome, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent
@@ -90,17 +89,14 @@ class Analysis(tempfile.TemporaryDirectory[str]):
     ) -> None:
         super().__init__()
         asked = {name: wire.bench.__dict__[name] for name in ("delay_ms", "jitter_ms", "loss_ratio")}
-        access = Access(
-            tuple((8000 / link.rate_mbit if link.rate_mbit else 0.0,) * HOSTS for link in wire.bench.access),
-            tuple((int(link.queue_ms * MS_NS),) * HOSTS for link in wire.bench.access),
-        )
         self.folder, self.buckets = Path(self.name), buckets
         self.pairs = self.folder / "asked"
         for name in ("crossings", "asked"):
             (self.folder / name).mkdir()
         for name, value in asked.items():
             np.save(self.pairs / f"{name}.npy", np.full((HOSTS, HOSTS), value))
-        np.save(self.pairs / "queue_ms.npy", np.zeros(HOSTS))
+        access = [[getattr(link, name) for link in wire.bench.access] for name in ("rate_mbit", "queue_ms")]
+        np.save(self.pairs / "access.npy", np.repeat(np.array(access)[:, :, None], HOSTS + 1, axis=2))
         if changes:
             (self.pairs / CHANGES_FILE).write_bytes(encode_changes(changes))
         rows = table(wire.crossings)
@@ -108,9 +104,9 @@ class Analysis(tempfile.TemporaryDirectory[str]):
             own = rows.filter(pa.array(rows["src"].to_numpy() % buckets == bucket))
             pq.write_table(own, self.folder / "crossings" / f"part-0-{bucket}.parquet")
         self.sources = TransitSources(
-            self.folder / "crossings", self.pairs, NODES, NODES, Jitter(wire.bench.seed), access, buckets
+            self.folder / "crossings", self.pairs, NODES, NODES, Jitter(wire.bench.seed), buckets
         )
-        self.rules = TransitRules(self.pairs, access, (0, until_ns), limit_ms, NO_STALLS)
+        self.rules = TransitRules(self.pairs, (0, until_ns), limit_ms, NO_STALLS)
         self.executor = InProcess(1).__enter__()
         transits = {"transits": self.folder / "transits"}
         write_shares(self.executor, lambda share: build_transits(self.sources, share), transits, buckets)

@@ -18,12 +18,14 @@ from harness.planes.userspace.faults import (
     LateFirstsNetwork,
     UnaskedDrops,
     UnaskedDropsForwarder,
+    WrongRates,
     emulate,
     make_forwarder,
 )
 from harness.planes.userspace.forwarder import Forwarder
 from harness.planes.userspace.links import AccessLink, EmulatedNetwork
-from topologies.network import uniform_network
+from topologies.network import Network, uniform_network
+from topologies.timeline import Change, Reach
 
 HOSTS, DELAY_MS, LATE_MS = 4, 10.0, 1.5
 ADDRESSES = [f"10.0.0.{host + 1}" for host in range(HOSTS)]
@@ -68,6 +70,18 @@ def test_frames_to_nowhere_are_not_late() -> None:
     network.add(AccessLink(0, 0), ADDRESSES[0])
     assert network.links[0].route[socket.inet_aton("10.9.9.9")].dead_end == "unknown_destination"
     assert network.links[0].route[socket.inet_aton(ADDRESSES[0])].delay_ns == 1_500_000
+
+
+@pytest.mark.parametrize(("factor", "rate_mbit"), [(0.0, 4.0), (1.5, 1.5), (1.0, 1.0)])
+def test_rates_that_changes_ask_for_are_applied_wrongly(factor: float, rate_mbit: float) -> None:
+    """And the delays that the same change asks for are not."""
+    network = emulate(Network(2, lambda *_: 10.0, rate_mbit=[4.0] * 4), 1, WrongRates(factor))
+    for host in range(2):
+        network.add(AccessLink(host, host), ADDRESSES[host])
+    change = Change(from_ns=0, fault=0, sources=(0,), destinations=(1,), up=(0,), rate_mbit=1.0, delay_factor=3.0)
+    network.change((Reach(change, 2),))
+    assert [link.up_byte_ns for link in network.links] == [8000 / rate_mbit, 2000]
+    assert network.links[0].route[socket.inet_aton(ADDRESSES[1])].delay_ns == 30_000_000
 
 
 def test_no_network_has_the_fault_unless_it_is_asked_for() -> None:

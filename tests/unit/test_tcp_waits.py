@@ -7,10 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from metrics.rundir.files import CHANGES_FILE
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
 from peer.core.frames import Data
 from peer.wire import MSS_BYTES
+from topologies.timeline import Change, encode_changes
 
 MS = 1_000_000
 DELAY_MS = 20.0
@@ -21,10 +23,10 @@ def pairs(tmp_path: Path) -> Path:
     return write_pairs(tmp_path)
 
 
-def write_pairs(folder: Path, jitter_ms: float = 0.0, queue_ms: float = 0.0) -> Path:
+def write_pairs(folder: Path, jitter_ms: float = 0.0, queue_ms: float = 0.0, rate_mbit: float = 1.0) -> Path:
     np.save(folder / "delay_ms.npy", np.full((3, 3), DELAY_MS))
     np.save(folder / "jitter_ms.npy", np.full((3, 3), jitter_ms))
-    np.save(folder / "queue_ms.npy", np.full((2, 3), queue_ms))
+    np.save(folder / "access.npy", np.stack([np.full((2, 4), value) for value in (rate_mbit, queue_ms)]))
     return folder
 
 
@@ -103,6 +105,15 @@ def test_jitter_and_queues_may_delay_an_acknowledgement(
     pairs = write_pairs(tmp_path, jitter_ms, queue_ms)
     assert waits(pairs, [LOST, frame(1, 110, 113, 133)])[1] == (3 if wait_ms else 0)
     assert waits(pairs, [LOST, frame(1, 70, 130, 150)])[1] == (wait_ms or 30)
+
+
+@pytest.mark.parametrize(("node", "from_ms", "wait_ms"), [(2, 50, 45), (2, 1050, 45), (2, 1200, 30), (0, 50, 30)])
+def test_so_may_the_queue_of_a_link_that_a_fault_limits(tmp_path: Path, node: int, from_ms: int, wait_ms: int) -> None:
+    """The acknowledgement leaves node 2 at 80 ms; a fault counts from a second before it."""
+    pairs = write_pairs(tmp_path, queue_ms=7.5, rate_mbit=0.0)
+    limit = Change(from_ms * MS, 0, (from_ms + 300) * MS, up=(node,), rate_mbit=1.0)
+    (tmp_path / CHANGES_FILE).write_bytes(encode_changes([limit]))
+    assert waits(pairs, [LOST, frame(1, 70, 130, 150)])[1] == wait_ms
 
 
 def test_what_the_host_added_after_the_acknowledgement_is_no_wait(pairs: Path) -> None:

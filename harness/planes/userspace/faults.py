@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness.planes.userspace.forwarder import READ_BURST, Forwarder
 from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from topologies.network import Network
+from topologies.timeline import Reach
 
 _TCP = b"\x06"
 
@@ -92,7 +94,30 @@ class UnaskedDrops(Struct, frozen=True, tag=True):
     every: int
 
 
-Fault = LateFirsts | HiddenFault | UnaskedDrops
+class WrongRates(Struct, frozen=True, tag=True):
+    """A fault that applies other access rates than those that the scheduled changes ask for.
+
+    Attributes:
+        factor: of the rate that is asked for; 0 = the change of the rate is not applied.
+    """
+
+    factor: float
+
+
+class WrongRatesNetwork(EmulatedNetwork):
+    """A network with that fault."""
+
+    def __init__(self, network: Network, seed: int, fault: WrongRates) -> None:
+        super().__init__(network, seed)
+        self._factor = fault.factor
+
+    def change(self, changes: tuple[Reach, ...]) -> None:
+        """Let these changes hold, with other rates."""
+        wrong = (replace(each.change, rate_mbit=each.change.rate_mbit * self._factor) for each in changes)
+        super().change(tuple(Reach(change, len(self.links)) for change in wrong))
+
+
+Fault = LateFirsts | HiddenFault | UnaskedDrops | WrongRates
 
 
 class _Waiting:
@@ -199,6 +224,8 @@ def emulate(network: Network, seed: int, fault: Fault | None) -> EmulatedNetwork
     """Return the emulated network, with the fault if it is one of networks."""
     if isinstance(fault, LateFirsts):
         return LateFirstsNetwork(network, seed, fault)
+    if isinstance(fault, WrongRates):
+        return WrongRatesNetwork(network, seed, fault)
     return EmulatedNetwork(network, seed)
 
 

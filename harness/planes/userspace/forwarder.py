@@ -30,7 +30,7 @@ LATE_NS = 500_000
 """Default limit: each frame that is later than this is recorded."""
 
 Entry = tuple[int, int, Pair, bytes, bool]
-"""Due time, ordinal (equal times keep their order), pair, frame, and whether it has passed the destination's queue."""
+"""Due time, ordinal (equal times keep their order), pair, frame, and whether it has passed the destination's link."""
 
 
 class Forwarder:
@@ -136,7 +136,7 @@ class Forwarder:
             self.drops["overload"] += 1
             return None
         self._ordinal += 1
-        heappush(held, (due_ns, self._ordinal, pair, frame, not pair.destination.limited))
+        heappush(held, (due_ns, self._ordinal, pair, frame, False))
         return None
 
     def let_out(self) -> None:
@@ -147,10 +147,10 @@ class Forwarder:
             if not held or held[0][0] > end_ns:
                 break
             due_ns, _, pair, frame, at_exit = heappop(held)
-            if not at_exit:
+            link = pair.destination
+            if link.limited and not at_exit:
                 self._queue_down(due_ns, pair, frame)
                 continue
-            link = pair.destination
             now_ns = clock()
             try:
                 write(link.device, frame)
@@ -186,14 +186,25 @@ class Forwarder:
         self._ordinal += 1
         heappush(self._held, (due_ns, self._ordinal, pair, frame, True))
 
+    def reach_links(self, until_ns: int) -> None:
+        """Let the frames that are due at their destination's link until an instant meet it as it is now; write none."""
+        held, passed = self._held, []
+        while held and held[0][0] <= until_ns:
+            due_ns, ordinal, pair, frame, at_exit = heappop(held)
+            if pair.destination.limited and not at_exit:
+                self._queue_down(due_ns, pair, frame)
+            else:
+                passed.append((due_ns, ordinal, pair, frame, True))
+        for entry in passed:
+            heappush(held, entry)
+
     def drop_in_flight(self, change: Reach) -> None:
         """Drop the frames that are on the links of the pairs that a change reaches, not those that have passed them."""
         held = self._held
         kept = [
             entry
             for entry in held
-            if (entry[4] and entry[2].destination.limited)
-            or not change.reaches_pair(entry[2].source.host, entry[2].destination.host)
+            if entry[4] or not change.reaches_pair(entry[2].source.host, entry[2].destination.host)
         ]
         self.drops["cut_in_flight"] += len(held) - len(kept)
         heapify(kept)

@@ -38,8 +38,8 @@ class AccessLink:
     Attributes:
         host: the number of the host.
         device: descriptor of the host's device.
-        limited: whether the rate was ever limited. From then on frames always pass the queue, so that none overtakes
-            those that wait there.
+        limited: whether the rate was ever limited. From then on frames always pass the queue, in either direction, so
+            that none overtakes those that wait there.
         up_byte_ns, down_byte_ns: time to send a byte in each direction; 0 = unlimited.
         up_queue_ns, down_queue_ns: longest time that a frame may wait in each direction.
         up_free_ns, down_free_ns: when each direction has sent what it holds.

@@ -136,14 +136,17 @@ class Plane:
         self._publish(now_ns)
 
     def _change(self) -> int:
-        """Apply what is due of the scheduled changes, and return the instant afterwards."""
-        upcoming, forwarder = self._upcoming, self.forwarder
+        """Apply what is due of the scheduled changes, and return the instant afterwards.
+
+        Frames that were due at a link before the instant that is noted have met the link as it was.
+        """
+        upcoming, forwarder, from_ns = self._upcoming, self.forwarder, self.clock.now_ns()
+        forwarder.reach_links(from_ns - 1)
         for change in upcoming.losses():
             forwarder.drop_in_flight(change)
         forwarder.network.change(upcoming.changes())
-        now_ns = self.clock.now_ns()
-        upcoming.note(now_ns)
-        return now_ns
+        upcoming.note(from_ns)
+        return self.clock.now_ns()
 
     def _publish(self, now_ns: int) -> None:
         forwarder = self.forwarder
