@@ -112,7 +112,7 @@ def count_cores(spark: SparkSession) -> int:
     """Return how many tasks a session runs at a time; Spark Connect has no other way to ask than by a query."""
     if isinstance(spark, SparkSession):
         return spark.sparkContext.defaultParallelism
-    return spark.range(_MANY).select(F.spark_partition_id()).distinct().count()
+    return spark.range(_MANY).selectExpr("spark_partition_id() AS part").distinct().count()
 
 
 @contextmanager
