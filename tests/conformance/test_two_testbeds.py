@@ -91,9 +91,8 @@ RUNS: dict[str, dict[str, Any]] = {
     "vitis": {"rate_mbit": 0, "processing": "none", "parameters": "[vitis]\ntable_size = 5"},  # of 15 other nodes
 }
 """What each protocol meets besides delays."""
-USUAL = {"spidercast", "topiary"}
-"""The protocols that are compared in every run of the tests: one of them meets slow links, the other busy hosts, and
-only one of them tells of interests."""
+USUAL = {"topiary"}
+"""The protocols that are compared in every run of the tests: one that meets busy hosts and tells of interests."""
 PASS_ON_EVERY_COPY = {"implicit-groups"}
 """Protocols whose nodes pass on each copy of a message, and not the first one only."""
 TELL_OF_INTERESTS = {"implicit-groups", "topiary", "vitis"}

@@ -30,38 +30,46 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(folder: Path, name: str, *words: str) -> Finished:
-    """Run the experiment of the new protocol."""
-    out = folder / name
-    return Finished(out, finish(start("run", folder / "experiment.toml", *SMALL, *words, "--out", out, "--json")))
+RUNS = {"emulated": ["--testbed=emulated"], "simulated": [], "gossipsub": ["--set=protocol=gossipsub"]}
+"""What the command line of each run says besides."""
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> dict[str, Finished]:
+    """Runs of the new protocol's experiment, beside each other."""
+    experiment = folder / "experiment.toml"
+    started = {
+        name: start("run", experiment, *SMALL, *words, "--out", folder / name, "--json") for name, words in RUNS.items()
+    }
+    return {name: Finished(folder / name, finish(process)) for name, process in started.items()}
 
 
 @pytest.mark.slow
-def test_it_runs_on_two_testbeds_and_is_compared_with_gossipsub(folder: Path) -> None:
-    simulated = run(folder, "simulated")
-    emulated = run(folder, "emulated", "--testbed", "emulated")
-    gossipsub = run(folder, "gossipsub", "--set=protocol=gossipsub")
-    for each in (simulated, emulated, gossipsub):
+def test_it_runs_on_two_testbeds_and_is_compared_with_gossipsub(runs: dict[str, Finished]) -> None:
+    for each in runs.values():
         assert [reason for reason in each.summary["reasons"] if not speaks_of_load(reason)] == []
         assert each.summary["headline"]["delivery_ratio"] > 0.9
         [plugin] = each.manifest["plugins"]
         assert (plugin["name"], len(plugin["sha256"])) == ("push_gossip", 64)
     compared = subprocess.run(
-        trellis("compare", simulated.run_dir, gossipsub.run_dir), capture_output=True, text=True, check=False
+        trellis("compare", runs["simulated"].run_dir, runs["gossipsub"].run_dir),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert compared.returncode == 0, compared.stderr
     assert compared.stdout.split()[:2] == ["push-gossip", "gossipsub"]
 
 
 @pytest.mark.slow
-def test_a_run_is_analysed_without_its_plugin(folder: Path) -> None:
+def test_a_run_is_analysed_without_its_plugin(folder: Path, runs: dict[str, Finished]) -> None:
     """What a run folder says of its protocol is never imported."""
-    before = run(folder, "again").summary["headline"]
+    before = runs["simulated"].summary["headline"]
     code = folder / "push_gossip"
     code.rename(folder / "elsewhere")
     try:
         done = subprocess.run(
-            trellis("report", folder / "again", "--json"), capture_output=True, text=True, check=False
+            trellis("report", folder / "simulated", "--json"), capture_output=True, text=True, check=False
         )
     finally:
         (folder / "elsewhere").rename(code)

@@ -137,6 +137,7 @@ def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Finished, tmp
     assert summary["headline"]["delivery_ratio"] is not None
 
 
+@pytest.mark.long
 def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
     experiment = write_brief(tmp_path)
     killed = start("run", experiment, "--out", tmp_path / "killed")

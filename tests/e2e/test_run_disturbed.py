@@ -14,7 +14,7 @@ LONG_ENOUGH = ("--set", "workload.duration_s=5")
 """For a process to be found and ended before the workload is over."""
 
 
-@pytest.mark.parametrize("signal", ["KILL", "TERM"])
+@pytest.mark.parametrize("signal", ["KILL", pytest.param("TERM", marks=pytest.mark.long)])
 def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path, signal: str) -> None:
     process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
@@ -28,6 +28,7 @@ def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path, signal: str) 
     assert summary["headline"]["delivery_ratio"] is not None
 
 
+@pytest.mark.long
 def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> None:
     process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
@@ -40,6 +41,7 @@ def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> Non
     assert any("late" in reason for reason in summary["reasons"]), summary["reasons"]
 
 
+@pytest.mark.long
 def test_a_data_plane_that_is_killed_costs_the_verdict_and_not_the_traces(tmp_path: Path) -> None:
     process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
@@ -56,6 +58,7 @@ def summary_hosts(run_dir: Path) -> int:
     return len(json.loads((run_dir / "plan.json").read_bytes())["placement"])
 
 
+@pytest.mark.long
 def test_two_runs_side_by_side_keep_their_results_apart(tmp_path: Path) -> None:
     experiment = write_brief(tmp_path)
     both = [start("run", experiment, "--seed", str(seed), "--out", tmp_path / str(seed), "--json") for seed in (1, 2)]

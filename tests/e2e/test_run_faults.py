@@ -1,4 +1,7 @@
-"""A run with a partition: what the captures show of it, when it was applied, and what the verdict says."""
+"""One experiment file with a partition and a pause on two testbeds: what was applied, what shows it, and the verdict.
+
+No frame crosses the cut, no paused peer does anything, and the run is valid all the same.
+"""
 
 from pathlib import Path
 
@@ -12,44 +15,101 @@ from tests.e2e.run_experiment import EXPERIMENT, Finished, finish, speaks_of_loa
 pytestmark = pytest.mark.root
 
 HOSTS, LEFT = 8, 4
-PARTITION = """
+PAUSED, OTHERS = (0, 3), (1, 2, 4, 5, 6, 7)
+CUT_NS, PAUSE_NS = (1_000_000_000, 3_000_000_000), (1_500_000_000, 3_500_000_000)
+FAULTS = """
+[[faults]]
+at_s = 1
+for_s = 2
+partition = ["left", "rest"]
+
 [[faults]]
 at_s = 1.5
 for_s = 2
-partition = ["left", "rest"]
+pause = [0, 3]
 
 [groups]
 left = { nodes = [0, 1, 2, 3] }
 """
+SLACK_NS = 5_000_000
+"""The limit of ``changes_applied``: a peer may do something between the instant asked for and the one applied."""
+
+
+def run_on(testbed: str, folder: Path) -> Finished:
+    file = folder / "faults.toml"
+    file.write_text(EXPERIMENT.replace("record = true", "") + FAULTS)
+    words = ("--testbed", testbed, "--out", folder / "run", "--json")
+    return Finished(folder / "run", finish(start("run", file, *words)))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    folder = tmp_path_factory.mktemp("run")
-    file = folder / "parted.toml"
-    file.write_text(EXPERIMENT + PARTITION)
-    return Finished(folder / "run", finish(start("run", file, "--out", folder / "run", "--json")))
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run_on("emulated", tmp_path_factory.mktemp("emulated"))
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run_on("simulated", tmp_path_factory.mktemp("simulated"))
+
+
+@pytest.fixture(params=["emulated", "simulated"])
+def run(request: pytest.FixtureRequest) -> Finished:
+    finished: Finished = request.getfixturevalue(request.param)
+    return finished
 
 
 def test_is_valid_but_for_load(run: Finished) -> None:
     assert [reason for reason in run.summary["reasons"] if not speaks_of_load(reason)] == []
 
 
-def test_both_instants_are_applied_when_they_are_due(run: Finished) -> None:
-    first, last = run.lines("faults.jsonl")
-    assert last["asked_ns"] - first["asked_ns"] == 2_000_000_000
-    assert all(line["asked_ns"] <= line["applied_ns"] for line in (first, last))
+def test_the_plan_is_the_same_on_both_testbeds(run: Finished) -> None:
+    *cuts, pause = run.lines("changes.jsonl")
+    assert {(cut["from_ns"], cut["to_ns"], cut["fault"]) for cut in cuts} == {(*CUT_NS, 0)}
+    assert pause == {"from_ns": PAUSE_NS[0], "to_ns": PAUSE_NS[1], "fault": 1, "paused": list(PAUSED)}
+
+
+# ------------------------------------------------------------------------------------------------------- the pause
+
+
+def events_inside(run: Finished, nodes: tuple[int, ...]) -> int:
+    """How many events nodes traced in the pause."""
+    from_ns, to_ns = (run.manifest["zero_ns"] + at_ns for at_ns in PAUSE_NS)
+    return sum(
+        from_ns + SLACK_NS <= event["ts_ns"] < to_ns for node in nodes for event in run.lines(f"trace/{node}.jsonl")
+    )
+
+
+def test_paused_peers_do_nothing_and_the_others_go_on(run: Finished) -> None:
+    assert events_inside(run, PAUSED) == 0
+    assert events_inside(run, OTHERS) > 10
+
+
+def test_the_instants_are_judged_where_faults_are_applied(run: Finished) -> None:
     check = next(check for check in run.summary["checks"] if check["name"] == "changes_applied")
-    assert (check["tested"], check["outcome"] == "passed" or bool(check["late"])) == (2, True)
+    if "certify" not in run.manifest["can"]:
+        assert check["outcome"] == "not applicable"
+    else:
+        assert (check["tested"], check["outcome"] == "passed" or bool(check["late"])) == (4, True)
 
 
-def test_no_frame_enters_a_cut_pair_between_the_applied_instants(run: Finished) -> None:
-    begin_ns, end_ns = (line["applied_ns"] for line in run.lines("faults.jsonl"))
-    entered_ns = np.concatenate([crossing(run, host) for host in range(HOSTS)])
+# --------------------------------------------------------------------------------------------------- the partition
+
+
+def test_every_instant_is_applied_when_it_is_due(emulated: Finished) -> None:
+    lines = emulated.lines("faults.jsonl")
+    asked = [line["asked_ns"] - emulated.manifest["zero_ns"] for line in lines]
+    assert asked == sorted((*CUT_NS, *PAUSE_NS))
+    assert all(line["asked_ns"] <= line["applied_ns"] for line in lines)
+
+
+def test_no_frame_enters_a_cut_pair_between_the_applied_instants(emulated: Finished) -> None:
+    applied_ns = {line["asked_ns"]: line["applied_ns"] for line in emulated.lines("faults.jsonl")}
+    begin_ns, end_ns = (applied_ns[emulated.manifest["zero_ns"] + at_ns] for at_ns in CUT_NS)
+    entered_ns = np.concatenate([crossing(emulated, host) for host in range(HOSTS)])
     assert (entered_ns < begin_ns).sum() > 10
     assert (entered_ns >= end_ns).sum() > 10
     assert not ((begin_ns <= entered_ns) & (entered_ns < end_ns)).any()
-    assert run.manifest["counters"]["plane_drops_cut"] > 10
+    assert emulated.manifest["counters"]["plane_drops_cut"] > 10
 
 
 def crossing(run: Finished, host: int) -> np.ndarray:

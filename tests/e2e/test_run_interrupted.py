@@ -26,13 +26,22 @@ PHASES = {
 }
 """The phase that is under way when the run has reported the end of another step."""
 
+USUAL = {"boot", "deploy", "workload", "collect"}
+"""The phases that are interrupted in every run of the tests: each needs other things to be ended."""
+
 STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s|remark: .+")
 
 WHOLE = "is complete but not analysed; try: trellis report"
 """What the last line says of a run that has a manifest, before its directory."""
 
 
-@pytest.mark.parametrize(("name", "phase"), [*(("INT", phase) for phase in PHASES), ("TERM", "workload")])
+@pytest.mark.parametrize(
+    ("name", "phase"),
+    [
+        *(pytest.param("INT", phase, marks=() if phase in USUAL else pytest.mark.long) for phase in PHASES),
+        ("TERM", "workload"),
+    ],
+)
 def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     seen = interrupt(name, PHASES[phase], tmp_path)

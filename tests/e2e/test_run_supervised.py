@@ -55,6 +55,10 @@ NAMES = {
 }
 """What each part is called in messages."""
 
+USUAL = {"agent", "process", "capture", "prober"}
+"""The parts that are killed in every run of the tests, besides the Prometheus of a run that goes on: whoever watches
+the data plane's process watches its monitor and its writer, too."""
+
 
 def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen[str]:
     """The running stage of a small run in a sandbox."""
@@ -74,7 +78,9 @@ def kill(run: subprocess.Popen[str], part: str) -> None:
     os.kill(find_part(run.pid, part), signal.SIGKILL)
 
 
-@pytest.mark.parametrize("part", NAMES)
+@pytest.mark.parametrize(
+    "part", [pytest.param(part, marks=() if part in USUAL else pytest.mark.long) for part in NAMES]
+)
 def test_a_lost_part_is_said_at_once_and_ends_the_run(tmp_path: Path, part: str) -> None:
     name = NAMES[part]
     run = start(tmp_path, "abort", LONG_S)

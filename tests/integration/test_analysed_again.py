@@ -37,9 +37,14 @@ analyse(Path(sys.argv[1]))
 
 PLACES = (
     "metrics.tables.pipeline.build_and_condense",
-    "metrics.tables.deliveries.build_deliveries",
-    "metrics.tables.pipeline.check_run",
-    "metrics.summary.headline",
+    *(
+        pytest.param(place, marks=pytest.mark.long)
+        for place in (
+            "metrics.tables.deliveries.build_deliveries",
+            "metrics.tables.pipeline.check_run",
+            "metrics.summary.headline",
+        )
+    ),
     "metrics.report.render",
 )
 """From the first kernel to the page: where an analysis is killed."""

@@ -15,7 +15,7 @@ from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
 from tests.standalone import MASTER, run_on_cluster
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.root]
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.root, pytest.mark.long]
 
 DRIVER = """
 import os, shutil, signal, sys, time

@@ -137,6 +137,7 @@ def await_line(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str
     raise AssertionError(f"{pattern} not in {log.read_text()[-2000:]}")
 
 
+@pytest.mark.long
 def test_rows_equal_the_kernels_on_a_standalone_cluster(
     captures: tuple[Path, Path], expected: dict[str, list[object]], tmp_path: Path
 ) -> None:

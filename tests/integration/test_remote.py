@@ -179,6 +179,7 @@ def test_an_interrupted_run_leaves_nothing_on_the_machines_when_it_has_ended(tmp
     interrupt_run(tmp_path, "deploy")
 
 
+@pytest.mark.long
 @sandboxed
 def test_a_run_interrupted_while_it_deploys_leaves_nothing_either(tmp_path: Path):
     interrupt_run(tmp_path, "boot")

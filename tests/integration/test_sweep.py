@@ -1,4 +1,4 @@
-"""A sweep that is killed at ten random moments and resumed shows what an uninterrupted one shows."""
+"""A sweep that is killed at random moments and resumed shows what an uninterrupted one shows."""
 
 import contextlib
 import os
@@ -24,7 +24,7 @@ kind = "unit-square"
 hosts = 40
 [experiment.workload]
 publish_rate_per_s = 100
-duration_s = 8
+duration_s = 4
 [grid]
 random.degree = [2, 3, 4]
 [[table]]
@@ -103,9 +103,10 @@ def uninterrupted(study: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_killed_at_ten_random_moments_it_shows_the_same(study, uninterrupted):
-    out, draws, seen = study.parent / "killed", Random(20), {}
-    for _ in range(10):
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+def test_killed_at_random_moments_it_shows_the_same(study, uninterrupted, kills):
+    out, draws, seen = study.parent / f"killed-{kills}", Random(20), {}
+    for _ in range(kills):
         process = sweep(study, out, "--master", "here")
         run_until(process, out, len(seen) + draws.randrange(2))
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -126,10 +127,12 @@ def test_killed_at_ten_random_moments_it_shows_the_same(study, uninterrupted):
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterrupted):
-    out = study.parent / "spark"
+@pytest.mark.parametrize("resumed", [("--master", "here"), pytest.param((), marks=pytest.mark.long)])
+def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterrupted, tmp_path, resumed):
+    """Spark makes half of the runs; the others, too, or this process: the results go together."""
+    out = tmp_path / "spark"
     process = sweep(study, out)
-    run_until(process, out, 1)
+    run_until(process, out, RUNS // 2)
     before = results(out)
     process.kill()
     process.communicate()
@@ -137,7 +140,7 @@ def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterr
     while (left := processes_in(out)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
-    finish(sweep(study, out))
+    finish(sweep(study, out, *resumed))
     assert before.items() <= results(out).items()
     assert shown(out) == shown(uninterrupted)
 

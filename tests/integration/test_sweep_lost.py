@@ -74,7 +74,7 @@ sweep.main()
     ("master", "cores", "attempts"),
     [
         ("local[2]", 2, 2),
-        ("local-cluster[2,2,1024]", 4, 8),  # Spark makes four attempts at a task; cores beyond what it assumes at first
+        pytest.param("local-cluster[2,2,1024]", 4, 8, marks=pytest.mark.long),  # four attempts at a task, later cores
     ],
 )
 def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, attempts: int, tmp_path: Path) -> None:

@@ -79,8 +79,9 @@ def copies(phi: float) -> int:
 
 
 def test_a_cast_with_one_branch_visits_one_extent_after_another_with_fewer_copies():
-    assert copies(pi) < 2 * 60
-    assert copies(pi) < copies(1.0) < copies(0.0)
+    one, several, most = map(copies, (pi, 1.0, 0.0))
+    assert one < 2 * 60
+    assert one < several < most
 
 
 def test_cohabitants_get_what_the_manager_of_their_address_gets_and_inherit_its_extents():

@@ -110,7 +110,7 @@ def test_nodes_find_shortcuts_and_all_members_receive_once(seed: int, size: int,
     assert set(receivers.values()) <= {1}
 
 
-@pytest.mark.parametrize("end", ["leave", "crash"])
+@pytest.mark.parametrize("end", [pytest.param("leave", marks=pytest.mark.long), "crash"])
 def test_lost_shortcuts_are_replaced(end: str):
     network = Network(40, 7, shortcuts=2, takeover_s=1.0, heartbeat_s=1.0, join_timeout_s=1.0)
     network.run(20)

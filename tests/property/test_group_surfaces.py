@@ -113,7 +113,7 @@ def test_after_crashes_and_joins_at_once_the_surface_is_divided_again(
     network.assert_exact()
 
 
-@pytest.mark.parametrize("crashed", [5, 20])
+@pytest.mark.parametrize("crashed", [5, pytest.param(20, marks=pytest.mark.long)])
 def test_the_surface_of_a_hundred_nodes_is_divided_again(crashed: int):
     """As in the study implicit-groups-crashes: of 90 nodes some crash, half of them silently, while 10 join."""
     network = Network(draw_interests(100, 5, 40, 5), 5, 10, longest_ms=20, **REPAIRED)

@@ -49,10 +49,13 @@ def compare(asked: Experiment) -> dict[str, float]:
 
 
 def of_every_protocol() -> Iterator[Any]:
-    """Yield each protocol with each kind of interests. The networks of implicit groups take as long as all others."""
+    """Yield each protocol with each kind of interests: the usual ones are a protocol with each, and each with one.
+
+    Networks of implicit groups take as long as all others: usual is one with other parameters, below.
+    """
     for protocol in PROTOCOLS:
         for kind in INTERESTS:
-            usual = protocol != "implicit-groups" or kind == "many topics"
+            usual = protocol == "spidercast" or (kind == "many topics" and protocol != "implicit-groups")
             yield pytest.param(protocol, kind, marks=() if usual else pytest.mark.long)
 
 

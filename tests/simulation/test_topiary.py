@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from harness.experiment.form import Experiment
 from harness.experiment.loader import decode_experiment
 from harness.studies.form import RunSpec
@@ -38,6 +40,7 @@ def test_the_delay_falls_and_nearly_everything_arrives():
     assert found["delivery_ratio"][-1] > 0.98
 
 
+@pytest.mark.long
 def test_the_literal_score_makes_it_grow():
     first, *_, last = learn(literal=True)["propagation_delay_ms_mean"]
     assert last > first

@@ -111,8 +111,9 @@ NAMES_PYTHON = {
 
 def names_python(source: str) -> bool:
     """Whether code names this Python's executable, with which a module of the working directory could be imported."""
-    return "sys.executable" in {ast.unparse(node) for node in ast.walk(ast.parse(source))} or any(
-        isinstance(node, ast.ImportFrom) and node.module == "sys" and "executable" in {a.name for a in node.names}
+    return any(
+        (isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.executable")
+        or (isinstance(node, ast.ImportFrom) and node.module == "sys" and "executable" in {a.name for a in node.names})
         for node in ast.walk(ast.parse(source))
     )
 

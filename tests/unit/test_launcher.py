@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
@@ -82,6 +81,12 @@ def launch(checkout: Path, tools: Path, *argv: str, cwd: Path | None = None) -> 
     )
 
 
+def processor_s() -> float:
+    """What ended processes of this one have computed: how long one takes says more of the machine."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def installations(checkout: Path) -> int:
     note = checkout / "installations"
     return len(note.read_text().splitlines()) if note.exists() else 0
@@ -95,9 +100,9 @@ def test_first_use_sets_up_and_later_uses_start_at_once(checkout: Path, tools: P
         str(tmp_path), "-P", "-m", "harness.cli", "plan", "a file.toml", "--set", "x='y z'"
     ]  # fmt: skip
     assert "python packages: done" in first.stderr
-    started = time.monotonic()
+    before_s = processor_s()
     second = launch(checkout, tools, "plan", cwd=tmp_path)
-    assert time.monotonic() - started < 1
+    assert processor_s() - before_s < 1
     assert second.returncode == 0
     assert second.stderr == ""
     assert installations(checkout) == 1

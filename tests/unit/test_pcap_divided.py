@@ -44,7 +44,7 @@ def between(number: int) -> tuple[str, int, str, int]:
 
 def contents() -> dict[str, bytes]:
     """A file that is cut off, two of one host, one of whose address is known, one that is none, and an empty one."""
-    packets = random_packets(300, 5)
+    packets = random_packets(150, 5)
     return {
         "many.pcapng": b"".join(pcapng(packets, range(5)))[:-9],
         "one-2.pcap": pcap([(packet.ts_ns, packet.ip_bytes()) for packet in packets]),
@@ -128,8 +128,7 @@ def parts_of(packets: Packets, parts: int) -> np.ndarray:
     return np.where(conns.is_null(), packets.host % parts, of_connections(conns, parts))
 
 
-@pytest.mark.parametrize("parts", [1, 3, 7])
-@pytest.mark.parametrize("window_bytes", [100, 1000, 1 << 20])
+@pytest.mark.parametrize(("window_bytes", "parts"), [(100, 7), (1000, 3), (1 << 20, 1), (1 << 20, 7)])
 def test_a_divided_capture_has_the_packets_of_each_part(tmp_path: Path, parts: int, window_bytes: int) -> None:
     for name, content in contents().items():
         path, folder = tmp_path / name, tmp_path / f"divided-{name}"

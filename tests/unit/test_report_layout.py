@@ -161,9 +161,13 @@ SIZES = {
     "fast": (10, 10, 0.001),
     "large": (250, 900, 1.0),
 }
+USUAL = {"small", "large"}
+"""The sizes that are drawn in every run of the tests: there is hardly anything on an axis, or more than has room."""
 
 
-@pytest.fixture(scope="module", params=SIZES)
+@pytest.fixture(
+    scope="module", params=[pytest.param(size, marks=() if size in USUAL else pytest.mark.long) for size in SIZES]
+)
 def drawings(request: pytest.FixtureRequest) -> dict[str, Drawing]:
     run: Any = Large(*SIZES[request.param])
     return {figure.name: drawing for figure in FIGURES if (drawing := figure.draw(run)) is not None}

@@ -13,12 +13,17 @@ from tests.figure_layout import covered_curves, faults
 
 ROOT = Path(__file__).parents[2]
 RECORDS = sorted((ROOT / "docs" / "reproduction").glob("*/*.json"))
+USUAL = {next(record for record in RECORDS if record.parent == paper) for paper in {each.parent for each in RECORDS}}
+"""One record per paper: its figures are drawn in every run of the tests."""
 
 WITHIN = "a legend is over axes"
 """Legends of studies stand within the axes, where there is room."""
 
 
-@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+@pytest.mark.parametrize(
+    "record",
+    [pytest.param(record, id=record.stem, marks=() if record in USUAL else pytest.mark.long) for record in RECORDS],
+)
 def test_nothing_is_over_anything_else(record: Path) -> None:
     study = load_study(ROOT / "playbooks" / "studies" / f"{record.stem}.toml")
     results = read_record(record, study).results

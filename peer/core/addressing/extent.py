@@ -139,6 +139,14 @@ class Extent(_Fields):
             touching += 1
         return touching == 1
 
+    def touches(self, other: "Extent") -> bool:
+        """Whether the two are adjacent, or one of them covers the other. Surfaces ask it of the same pairs again.
+
+        Raises:
+            ValueError: if the other extent has other dimensions.
+        """
+        return _touches(self, other)
+
     def _check(self, other: "Extent") -> None:
         if self.dimensions != other.dimensions:
             raise ValueError(f"extents of {self.dimensions} and {other.dimensions} dimensions")
@@ -146,6 +154,11 @@ class Extent(_Fields):
 
 _make = partial(tuple.__new__, Extent)
 """An extent of fields that are known to be right."""
+
+
+@lru_cache(maxsize=1 << 16)
+def _touches(one: Extent, other: Extent) -> bool:
+    return one.overlaps(other) or one.adjacent(other)
 
 
 @lru_cache(1 << 16)

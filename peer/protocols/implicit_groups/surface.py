@@ -199,7 +199,7 @@ def overlapping(regions: Mapping[NodeId, Region]) -> list[tuple[NodeId, NodeId]]
 
 
 def _touch(one: Iterable[Extent], other: Iterable[Extent]) -> bool:
-    return any(extent.adjacent(near) or extent.overlaps(near) for extent in one for near in other)
+    return any(extent.touches(near) for extent in one for near in other)
 
 
 def volume(region: Iterable[Extent]) -> float:
