@@ -13,22 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from msgspec import structs
 
 from benchmarks import _edited_runs as edited
-from harness.testbeds.emulated.dataplane.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops
-from topologies.model import Matrix, Underlay
+from harness.planes.userspace.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops
+from topologies.network import Network
 
-Change = Callable[[Underlay], Underlay]
-
-
-def with_pairs(underlay: Underlay, delay_ms: Matrix, jitter_ms: Matrix, loss_ratio: Matrix) -> Underlay:
-    """The underlay with other matrices."""
-    return structs.replace(underlay, delay_ms=delay_ms, jitter_ms=jitter_ms, loss_ratio=loss_ratio)
+Change = Callable[[Network], Network]
 
 
 def _as_asked(_: float) -> Change:
-    return lambda underlay: underlay
+    return lambda network: network
 
 
 @dataclass(frozen=True)
@@ -55,18 +49,34 @@ class LiveFault:
 def _slower(pairs: Callable[[int], list[tuple[int, int]]], ms: float) -> Change:
     """Some directed pairs have a longer delay."""
 
-    def change(underlay: Underlay) -> Underlay:
-        delay_ms = np.array(underlay.delay_ms)
-        for source, destination in pairs(underlay.size):
+    def change(network: Network) -> Network:
+        asked = network.asked_of_pairs()
+        delay_ms = np.array(asked.delay_ms)
+        for source, destination in pairs(network.size):
             delay_ms[source, destination] += ms
-        return structs.replace(underlay, delay_ms=delay_ms)
+        return network.with_pairs(asked._replace(delay_ms=delay_ms))
 
     return change
 
 
 def _scaled(name: str, factor: float) -> Change:
-    """What is asked of all pairs, or of all hosts, is multiplied."""
-    return lambda underlay: structs.replace(underlay, **{name: np.array(getattr(underlay, name)) * factor})
+    """What is asked of all pairs is multiplied."""
+
+    def change(network: Network) -> Network:
+        asked = network.asked_of_pairs()
+        return network.with_pairs(asked._replace(**{name: getattr(asked, name) * factor}))
+
+    return change
+
+
+def _faster(factor: float) -> Change:
+    """The rates of all access links are multiplied."""
+
+    def change(network: Network) -> Network:
+        rate_mbit = [factor * each for each in network.rate_mbit]
+        return Network.of_pairs(network.asked_of_pairs(), rate_mbit=rate_mbit, queue_ms=network.queue_ms)
+
+    return change
 
 
 def _from_and_to(host: int) -> Callable[[int], list[tuple[int, int]]]:
@@ -125,7 +135,7 @@ LIVE: dict[str, LiveFault] = {
         (5, 8),
         ("access_rate",),
         _RATE,
-        change=lambda size: _scaled("rate_mbit", size / 10),
+        change=lambda size: _faster(size / 10),
     ),
     "too little jitter": LiveFault(
         "jitter of {:g} ms where 2 ms were asked for",

@@ -13,25 +13,23 @@ from msgspec.structs import replace
 from benchmarks import _faults
 from harness.planes.plane import Change, PairsChange
 from harness.planes.registry import PLANES
+from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import execution
-from harness.testbeds.emulated.userspace import UserspacePlane
-from topologies.model import Underlay
+from topologies.network import Network
 
 
 class WrongPlane(UserspacePlane):
     """A data plane that was given another network than the one asked for, or that has a fault of its own."""
 
-    def __init__(self, underlay: Underlay, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the plane's
+    def __init__(self, network: Network, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the plane's
         fault, size = _faults.LIVE[sys.argv[2]], float(sys.argv[3])
         self._wrong = fault.change(size)
-        super().__init__(self._wrong(underlay), *arguments, fault=fault.plane(size), **options)
-        self._asked = underlay
+        super().__init__(self._wrong(network), *arguments, fault=fault.plane(size), **options)
 
     def apply(self, change: Change) -> None:
         """Change the network, and be wrong again."""
         if isinstance(change, PairsChange):
-            wrong = self._wrong(_faults.with_pairs(self._asked, change.delay_ms, change.jitter_ms, change.loss_ratio))
-            change = PairsChange(wrong.delay_ms, wrong.jitter_ms, wrong.loss_ratio)
+            change = PairsChange(self._wrong(change.network))
         super().apply(change)
 
 

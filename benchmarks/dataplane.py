@@ -33,14 +33,14 @@ import numpy.typing as npt
 
 from harness.machine import sandbox
 from harness.machine.awake import kept_awake
+from harness.machine.netns import entered
 from harness.planes.plane import Port
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink
-from harness.testbeds.emulated.dataplane.links import EmulatedNetwork as PairNetwork
-from harness.testbeds.emulated.dataplane.netns import entered
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.handle import UserspacePlane
+from harness.planes.userspace.links import AccessLink
+from harness.planes.userspace.links import EmulatedNetwork as PairNetwork
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.userspace import UserspacePlane
-from topologies.model import Host, Underlay
+from topologies.network import AskedOfPairs, uniform_network
 
 ONE_WAY_MS = 20.0
 RTT_MS = 2 * ONE_WAY_MS
@@ -128,10 +128,10 @@ def _first_and_second_s(jitter_ms: float) -> tuple[float, float]:
     """Time to take in a frame of every pair of ``PAIR_HOSTS``, and another one."""
     asked = np.zeros((3, PAIR_HOSTS, PAIR_HOSTS))
     asked[1] = jitter_ms
-    network = PairNetwork(asked, 1)
+    network = PairNetwork(uniform_network(PAIR_HOSTS, 0.0).with_pairs(AskedOfPairs(*asked)), 1)
     addresses = [f"10.0.0.{host}" for host in range(PAIR_HOSTS)]
     for host, address in enumerate(addresses):
-        network.add(AccessLink(host, host, 0, 0), address)
+        network.add(AccessLink(host, host), address)
     frames = [bytes([0x45]) + bytes(15) + socket.inet_aton(address) + bytes(64) for address in addresses]
     waiting: list[bytes] = []
 
@@ -175,18 +175,7 @@ def _namespaces() -> Iterator[list[str]]:
 
 @contextmanager
 def _trellis(netns: list[str]) -> Iterator[UserspacePlane]:
-    nothing = np.zeros((2, 2))
-    underlay = Underlay(
-        kind="benchmark",
-        hosts=(Host("a", "a"), Host("b", "b")),
-        delay_ms=ONE_WAY_MS * (1 - np.eye(2)),
-        jitter_ms=nothing,
-        loss_ratio=nothing,
-        rate_mbit=np.zeros((2, 2)),
-        queue_ms=np.zeros((2, 2)),
-        filled=nothing.astype(np.int8),
-    )
-    plane = UserspacePlane(underlay, 1, Path(tempfile.mkdtemp()))
+    plane = UserspacePlane(uniform_network(2, ONE_WAY_MS), 1, Path(tempfile.mkdtemp()))
     try:
         plane.attach([Port(host, netns[host], address) for host, address in enumerate(ADDRESSES)])
         yield plane

@@ -24,20 +24,20 @@ from harness.machine import sandbox
 from harness.machine.awake import kept_awake
 from harness.machine.watchdog import Watchdog
 from harness.planes.plane import Port
+from harness.planes.userspace.faults import LateFirsts
+from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
 from harness.testbeds.emulated.pace import FIRST_PER_S
 from harness.testbeds.emulated.probes import Prober
-from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics import first_packets
 from metrics.first_packets import IntroductionAttempt, standing
 from metrics.stalls import read_stalls
 from peer.runtime.clock import UNDILATED
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities
-from topologies.model import Underlay
+from topologies.network import Network
 
 HOSTS, SWEEPS = 20, 20
 LATE_MS = 1.5
@@ -63,16 +63,16 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     if not given.modelled and not given.inside:
         return sandbox.run([sys.executable, "-P", __file__, "--inside", *(sys.argv[1:] if argv is None else argv)])
-    underlay = cities_underlay(world_cities()[: given.hosts])
+    network = Network.of(cities_underlay(world_cities()[: given.hosts]))
     pairs, hosts_only = LateFirsts("pairs", given.late_ms), LateFirsts("hosts", given.late_ms)
     conditions: Conditions = {"clean": None, "every pair": pairs, "every host": hosts_only}
     if given.modelled:
         some: Conditions = {
             f"{200 // every} % of pairs": LateFirsts("pairs", given.late_ms, every) for every in MODELLED_TOO
         }
-        rows = _model(underlay, given.modelled, conditions | some)
+        rows = _model(network, given.modelled, conditions | some)
     else:
-        rows = _measure(underlay, given.sweeps, conditions)
+        rows = _measure(network, given.sweeps, conditions)
     if given.json:
         print(json.dumps(list(rows)))
         return 0
@@ -81,18 +81,18 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
-def _measure(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[Row]:
+def _measure(network: Network, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition."""
-    made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(underlay.size)])
+    made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(network.size)])
     with kept_awake():
         for condition, fault in conditions.items():
-            judged = [_sweep(underlay, made, fault, seed) for seed in range(sweeps)]
+            judged = [_sweep(network, made, fault, seed) for seed in range(sweeps)]
             yield {"condition": condition} | _count(judged)
     hosts.stop(made)
 
 
 def _sweep(
-    underlay: Underlay, made: list[hosts.EmulatedHost], fault: LateFirsts | None, seed: int
+    network: Network, made: list[hosts.EmulatedHost], fault: LateFirsts | None, seed: int
 ) -> list[IntroductionAttempt]:
     """The attempts of one introduction over a data plane of its own."""
     netns = [host.netns for host in made]
@@ -102,24 +102,24 @@ def _sweep(
         watchdog = Watchdog(run_dir, UNDILATED)
         watchdog.start()
         stack.callback(watchdog.stop)
-        plane = UserspacePlane(underlay, seed, run_dir, fault=fault)
+        plane = UserspacePlane(network, seed, run_dir, fault=fault)
         stack.callback(plane.kill)
         plane.attach(
             [Port(number, path, address) for number, (path, address) in enumerate(zip(netns, wan, strict=True))]
         )
-        prober = Prober(underlay, netns, wan, manifest.epoch_offset_ns(), seed)
+        prober = Prober(network, netns, wan, manifest.epoch_offset_ns(), seed)
         stack.callback(prober.close)
-        rows = Certifier(prober, underlay, run_dir, seed).introduce(FIRST_PER_S)
+        rows = Certifier(prober, network, run_dir, seed).introduce(FIRST_PER_S)
         return first_packets.judge(rows, read_stalls(run_dir))
 
 
-def _model(underlay: Underlay, sweeps: int, conditions: Conditions) -> Iterator[Row]:
+def _model(network: Network, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition and rate of stalls."""
     for condition, fault in conditions.items():
         for rate_per_s, shortest_ms, longest_ms in STALLS:
             random = np.random.default_rng(1)
             drawn = (draw_stalls(rate_per_s, shortest_ms, longest_ms, random) for _ in range(sweeps))
-            judged = [introduce(underlay, stalls, fault, seed) for seed, stalls in enumerate(drawn)]
+            judged = [introduce(network, stalls, fault, seed) for seed, stalls in enumerate(drawn)]
             stalls = f"{rate_per_s:g}/s of {shortest_ms} to {longest_ms} ms"
             yield {"condition": condition, "stalls": stalls} | _count(judged)
 

@@ -267,7 +267,7 @@ def _stop_when_working(seed: int, ended: threading.Event) -> None:
     """Find the data plane below this process, and the capture that begins with the warm-up; then wait and stop it."""
     while not ended.wait(0.5):
         try:
-            plane = disturbance.find_descendant(os.getpid(), "dataplane.process")
+            plane = disturbance.find_descendant(os.getpid(), "userspace.process")
             disturbance.find_descendant(os.getpid(), "prometheus")
         except LookupError:
             continue

@@ -4,6 +4,7 @@
 ``find_asked`` looks pairs up in them. ``metrics.changes`` has what faults change.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
@@ -19,7 +20,7 @@ from metrics.rundir.files import CHANGES_FILE
 from metrics.storage import Place
 from metrics.storage.attempts import whole
 from metrics.storage.copies import map_array
-from topologies.model import Underlay
+from topologies.network import Link, Network
 from topologies.timeline import encode_changes
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
@@ -40,19 +41,19 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
 
     Beside the matrices are the queues of the nodes' access links.
     """
-    underlay = run.underlay
+    network = run.network
     hosts = {place.node: place.host for place in run.plan.placement}
     size, nodes, index = 1 + max(hosts), list(hosts), list(hosts.values())
     pairs.mkdir()
     queue_ms = np.zeros((2, size))
-    queue_ms[:, nodes] = _queues_ms(underlay)[:, index]
+    queue_ms[:, nodes] = _queues_ms(network)[:, index]
     with whole(pairs / f"{_QUEUES}.npy") as attempt, attempt.open("wb") as file:
         np.save(file, queue_ms)
     if changes := changes_of_nodes(run):
         with whole(pairs / CHANGES_FILE) as attempt:
             attempt.write_bytes(encode_changes(changes))
     for name in ASKED:
-        matrix = getattr(underlay, name)
+        matrix = getattr(network.asked_of_pairs(), name)
         with whole(pairs / f"{name}.npy") as attempt:
             asked = open_memmap(attempt, "w+", np.float64, (size, size))
             for node in range(size):
@@ -111,10 +112,10 @@ class Access:
     def of(cls, run: RunDir) -> Self:
         """Read them from a run directory."""
         hosts = [place.host for place in sorted(run.plan.placement, key=lambda place: place.node)]
-        rates, queues = run.underlay.rate_mbit[:, hosts].tolist(), run.underlay.queue_ms[:, hosts].tolist()
+        sides = _access_links(run.network, hosts)
         return cls(
-            tuple(tuple(8000 / rate if rate else 0.0 for rate in row) for row in rates),
-            tuple(tuple(int(queue * _MS) for queue in row) for row in queues),
+            tuple(tuple(8000 / link.rate_mbit if link.rate_mbit else 0.0 for link in side) for side in sides),
+            tuple(tuple(int(link.queue_ms * _MS) for link in side) for side in sides),
         )
 
     def limits(self, side: int, nodes: Ints) -> Bools:
@@ -138,10 +139,11 @@ class RoundTrips(NamedTuple):
     queue_ms: Floats
 
     @classmethod
-    def of(cls, underlay: Underlay, *, idle: bool) -> Self:
-        """Read it from an underlay; the queues of an idle network are empty."""
-        loss_ratio = 1 - (1 - underlay.loss_ratio) * (1 - underlay.loss_ratio.T)
-        queue_ms = np.zeros(underlay.size) if idle else _queues_ms(underlay).sum(axis=0)
+    def of(cls, network: Network, *, idle: bool) -> Self:
+        """Read it from a network; the queues of an idle one are empty."""
+        there = network.asked_of_pairs().loss_ratio
+        loss_ratio = 1 - (1 - there) * (1 - there.T)
+        queue_ms = np.zeros(network.size) if idle else _queues_ms(network).sum(axis=0)
         return cls(loss_ratio, queue_ms[:, None] + queue_ms[None, :])
 
     def of_pairs(self, probes: pa.Table) -> tuple[Floats, Floats]:
@@ -164,15 +166,22 @@ def of_pairs(probes: pa.Table, matrix: npt.NDArray[Any], absent: float) -> npt.N
 
 def direct_delays_ms(run: RunDir, most_hosts: int) -> Floats | None:
     """Return the (n, n) one-way delays between hosts; None if there are more than ``most_hosts``, or one is unknown."""
-    underlay = run.underlay
-    if underlay.size > most_hosts or np.isnan(underlay.delay_ms).any():
+    if run.network.size > most_hosts:
         return None
-    return underlay.delay_ms
+    delay_ms = run.network.asked_of_pairs().delay_ms
+    return None if np.isnan(delay_ms).any() else delay_ms
 
 
-def _queues_ms(underlay: Underlay) -> Floats:
+def _queues_ms(network: Network) -> Floats:
     """Return how long a packet may wait at each host's access link, (2, n)."""
-    return np.where(underlay.rate_mbit > 0, underlay.queue_ms, 0.0)
+    sides = _access_links(network, range(network.size))
+    return np.array([[link.queue_ms if link.rate_mbit else 0.0 for link in side] for side in sides])
+
+
+def _access_links(network: Network, hosts: Iterable[int]) -> tuple[list[Link], list[Link]]:
+    """Return the access links of hosts ``UP`` and ``DOWN``."""
+    numbers = [network.access(host) for host in hosts]
+    return [network.link(up) for up, _ in numbers], [network.link(down) for _, down in numbers]
 
 
 def _numbers(nodes: Column) -> Ints:

@@ -57,7 +57,7 @@ class PairChanges:
     @classmethod
     def of(cls, run: RunDir) -> Self:
         """Read those of the hosts of a run; a run without faults has none."""
-        return cls(read_changes(run), run.underlay.size)
+        return cls(read_changes(run), run.network.size)
 
     @classmethod
     def of_nodes(cls, run: RunDir) -> Self:

@@ -7,13 +7,12 @@ reads. ``topologies.timeline`` has the changes of a network over time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
 
 from topologies.jitter import CORRELATION_MS
-
-if TYPE_CHECKING:
-    from topologies.model import Matrix, Underlay
+from topologies.model import Matrix, Underlay, between
 
 OfPair = Callable[[int, int], float]
 """(source, destination) -> a value of that directed pair of hosts."""
@@ -55,6 +54,17 @@ class Asked(NamedTuple):
     is_cut: bool = False
 
 
+class AskedOfPairs(NamedTuple):
+    """What is asked of the packets of every directed pair: ``Asked`` as (n, n) matrices, from row to column.
+
+    The diagonal has no meaning: a packet from a host to itself crosses no network.
+    """
+
+    delay_ms: Matrix
+    jitter_ms: Matrix
+    loss_ratio: Matrix
+
+
 class Network:
     """The links between some hosts, and the path of every directed pair. It never changes.
 
@@ -91,23 +101,64 @@ class Network:
         self.rate_mbit = rate_mbit
         self.queue_ms = queue_ms
         self.jitter_correlation_ms = jitter_correlation_ms
+        self._asked_of_pairs: AskedOfPairs | None = None
 
     @classmethod
     def of(cls, underlay: Underlay) -> Network:
         """Return the network of a latency matrix, with its numbers of hosts. The matrices are not copied."""
-        return cls(
-            underlay.size,
-            underlay.delay_ms.item,
-            jitter_ms=_unless_zero(underlay.jitter_ms),
-            loss_ratio=_unless_zero(underlay.loss_ratio),
+        return cls.of_pairs(
+            AskedOfPairs(underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio),
             rate_mbit=underlay.rate_mbit.ravel().tolist() if underlay.rate_mbit.any() else (),
             queue_ms=underlay.queue_ms.ravel().tolist(),
             jitter_correlation_ms=underlay.jitter_correlation_ms,
         )
 
+    @classmethod
+    def of_pairs(
+        cls,
+        asked: AskedOfPairs,
+        *,
+        rate_mbit: Sequence[float] = (),
+        queue_ms: Sequence[float] = (),
+        jitter_correlation_ms: float = CORRELATION_MS,
+    ) -> Network:
+        """Return the network whose pairs have the values of matrices, which are not copied."""
+        network = cls(
+            len(asked.delay_ms),
+            asked.delay_ms.item,
+            jitter_ms=_unless_zero(asked.jitter_ms),
+            loss_ratio=_unless_zero(asked.loss_ratio),
+            rate_mbit=rate_mbit,
+            queue_ms=queue_ms,
+            jitter_correlation_ms=jitter_correlation_ms,
+        )
+        network._asked_of_pairs = asked
+        return network
+
+    def with_pairs(self, asked: AskedOfPairs) -> Network:
+        """Return the network in which other values are asked of all pairs, with the same access links."""
+        return Network.of_pairs(
+            asked,
+            rate_mbit=self.rate_mbit,
+            queue_ms=self.queue_ms,
+            jitter_correlation_ms=self.jitter_correlation_ms,
+        )
+
+    def without_jitter(self) -> Network:
+        """Return the network with constant delays."""
+        return self.with_pairs(self.asked_of_pairs()._replace(jitter_ms=between(self.size, 0.0)))
+
     def path(self, source: int, destination: int) -> tuple[int, ...]:
         """Return the numbers of the links that a packet crosses, in their order."""
-        return source, (2 + source) * self.size + destination, self.size + destination
+        return self.access(source)[0], *self.inner_path(source, destination), self.access(destination)[1]
+
+    def inner_path(self, source: int, destination: int) -> tuple[int, ...]:
+        """Return the numbers of the links of that path without the two access links."""
+        return ((2 + source) * self.size + destination,)
+
+    def access(self, host: int) -> tuple[int, int]:
+        """Return the numbers of a host's access link, up and down."""
+        return host, self.size + host
 
     def link(self, number: int) -> Link:
         """Return a link by its number."""
@@ -115,13 +166,35 @@ class Network:
         if kind < 2:
             rate_mbit, queue_ms = (values[number] if values else 0.0 for values in (self.rate_mbit, self.queue_ms))
             return Link(rate_mbit=rate_mbit, queue_ms=queue_ms)
-        pair = kind - 2, host
-        jitter_ms, loss_ratio = (0.0 if value is None else value(*pair) for value in (self.jitter_ms, self.loss_ratio))
-        return Link(self.delay_ms(*pair), jitter_ms, loss_ratio)
+        return Link(*self._of_pair(kind - 2, host))
 
     def asked(self, source: int, destination: int) -> Asked:
-        """Return what is asked of a pair."""
-        return ask_path(map(self.link, self.path(source, destination)))
+        """Return what is asked of a pair: what its link does, since access links have only rates and queues."""
+        return Asked(*self._of_pair(source, destination))
+
+    def _of_pair(self, *pair: int) -> tuple[float, float, float]:
+        """Return the delay, jitter and loss of the link of a pair."""
+        jitter_ms, loss_ratio = self.jitter_ms, self.loss_ratio
+        return self.delay_ms(*pair), jitter_ms(*pair) if jitter_ms else 0.0, loss_ratio(*pair) if loss_ratio else 0.0
+
+    def asked_of_pairs(self) -> AskedOfPairs:
+        """Return what is asked of all pairs. Matrices of which the network was made are returned as they are."""
+        if self._asked_of_pairs is not None:
+            return self._asked_of_pairs
+        values = self.delay_ms, self.jitter_ms, self.loss_ratio
+        return AskedOfPairs(*(_evaluate(self.size, value) for value in values))
+
+    def crossings_ms(self, packet_bytes: int) -> Matrix:
+        """Return (n, n) times in which a packet crosses the idle network: delays, and its size by the rates of links.
+
+        Args:
+            packet_bytes: the size of the packet, with all headers.
+        """
+        rates_mbit = np.array(self.rate_mbit or (0.0,) * 2 * self.size)
+        sending_ms = np.zeros(2 * self.size)
+        np.divide(packet_bytes * 8 / 1000, rates_mbit, out=sending_ms, where=rates_mbit > 0)
+        up_ms, down_ms = sending_ms.reshape(2, self.size)
+        return np.asarray(self.asked_of_pairs().delay_ms + up_ms[:, None] + down_ms[None, :])
 
 
 def uniform_network(size: int, delay_ms: float) -> Network:
@@ -131,16 +204,16 @@ def uniform_network(size: int, delay_ms: float) -> Network:
 
 def ask_path(links: Iterable[Link]) -> Asked:
     """Return what is asked of a path: delays add up, jitter and losses of links are independent, a cut link cuts it."""
-    return reduce(_cross, links, Asked(0.0))
-
-
-def _cross(before: Asked, link: Link) -> Asked:
-    return Asked(
-        before.delay_ms + link.delay_ms,
-        join_jitters(before.jitter_ms, link.jitter_ms),
-        join_losses(before.loss_ratio, link.loss_ratio),
-        before.is_cut or link.is_cut,
-    )
+    delay_ms = jitter_ms = loss_ratio = 0.0
+    is_cut = False
+    for link in links:
+        delay_ms += link.delay_ms
+        if link.jitter_ms:
+            jitter_ms = join_jitters(jitter_ms, link.jitter_ms)
+        if link.loss_ratio:
+            loss_ratio = join_losses(loss_ratio, link.loss_ratio)
+        is_cut = is_cut or link.is_cut
+    return Asked(delay_ms, jitter_ms, loss_ratio, is_cut)
 
 
 def join_jitters(one: float, other: float) -> float:
@@ -156,3 +229,12 @@ def join_losses(one: float, other: float) -> float:
 
 def _unless_zero(matrix: Matrix) -> OfPair | None:
     return matrix.item if matrix.any() else None
+
+
+def _evaluate(size: int, value: OfPair | None) -> Matrix:
+    """Return (n, n) values of all pairs; without a function, zeros that use no memory."""
+    if value is None:
+        return between(size, 0.0)
+    hosts = range(size)
+    values = (value(source, destination) for source in hosts for destination in hosts)
+    return np.fromiter(values, np.float64, size * size).reshape(size, size)

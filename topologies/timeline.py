@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
-from functools import reduce
 
 import msgspec
 from msgspec import Struct
@@ -66,14 +65,14 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
 
     def alter(self, link: Link) -> Link:
         """Return a link with this change; its delay, jitter and loss may be arrays."""
-        limits = [rate for rate in (link.rate_mbit, self.rate_mbit) if rate]
+        delay_ms, jitter_ms, loss_ratio, rate_mbit, queue_ms, is_cut = link
         return Link(
-            delay_ms=link.delay_ms * self.delay_factor,
-            jitter_ms=join_jitters(link.jitter_ms, self.jitter_ms),
-            loss_ratio=join_losses(link.loss_ratio, self.loss_ratio),
-            rate_mbit=min(limits, default=0.0),
-            queue_ms=link.queue_ms,
-            is_cut=link.is_cut or self.is_cut,
+            delay_ms * self.delay_factor,
+            join_jitters(jitter_ms, self.jitter_ms),
+            join_losses(loss_ratio, self.loss_ratio),
+            min(rate_mbit or self.rate_mbit, self.rate_mbit or rate_mbit),
+            queue_ms,
+            is_cut or self.is_cut,
         )
 
 
@@ -126,6 +125,15 @@ class Reach:
         return kind - 2 in sources and host in destinations
 
 
+def link_with(changes: Sequence[Reach], network: Network, number: int) -> Link:
+    """Return a link, by its number in the network, with the changes that reach it."""
+    link = network.link(number)
+    for each in changes:
+        if each.reaches(number):
+            link = each.change.alter(link)
+    return link
+
+
 class Timeline:
     """A network and its changes: what is asked of it at any instant.
 
@@ -172,12 +180,12 @@ class Timeline:
 
     def link(self, number: int, at_ns: int) -> Link:
         """Return a link, by its number in the network, as it is at an instant."""
-        changes = (each.change for each in self.active(at_ns) if each.reaches(number))
-        return reduce(lambda link, change: change.alter(link), changes, self.network.link(number))
+        return link_with(self.active(at_ns), self.network, number)
 
     def asked(self, source: int, destination: int, at_ns: int) -> Asked:
         """Return what is asked of the packets that leave a host for another at an instant."""
-        return ask_path(self.link(number, at_ns) for number in self.network.path(source, destination))
+        changes, network = self.active(at_ns), self.network
+        return ask_path([link_with(changes, network, number) for number in network.path(source, destination)])
 
     def loses(self, source: int, destination: int, leaves_ns: int, arrives_ns: int) -> bool:
         """Return whether a cut takes a packet of a pair, which would leave and arrive at these instants.

@@ -22,8 +22,7 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from topologies import timeline
-from topologies.model import Matrix, Underlay
-from topologies.network import Link
+from topologies.network import Link, Network
 
 DROP_CAUSES = ("loss", "queue", "cut", "cut_in_flight", "unknown_destination", "not_ip", "device_full", "overload")
 """Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``cut``: a fault had cut
@@ -105,7 +104,7 @@ class FinalCounters(Struct, frozen=True):
 
 
 class PairChange(Struct, frozen=True):
-    """Other values for the packets of a directed pair of hosts."""
+    """Other values for the packets of a directed pair of hosts, between their access links."""
 
     source: int
     destination: int
@@ -115,11 +114,12 @@ class PairChange(Struct, frozen=True):
 
 
 class PairsChange(Struct, frozen=True, eq=False):
-    """Other values for the packets of every directed pair; each matrix is (n, n), from row to column."""
+    """Other values for the packets of every directed pair: those of another network between the same hosts.
 
-    delay_ms: Matrix
-    jitter_ms: Matrix
-    loss_ratio: Matrix
+    Access links keep their rates and queues.
+    """
+
+    network: Network
 
 
 class AccessChange(Struct, frozen=True):
@@ -137,7 +137,7 @@ Change = PairChange | PairsChange | AccessChange
 class Plane(Protocol):
     """A data plane, whose processes run from its making to ``close``.
 
-    ``attach`` is called once, before all others except ``lost`` and ``close``. Hosts are numbered as in the underlay.
+    ``attach`` is called once, before all others except ``lost`` and ``close``. Hosts are numbered as in the network.
     Every method but ``lost`` can raise ``TestbedError``. A plane with the ability ``capture`` has the methods of
     ``Capturing``, too.
 
@@ -210,7 +210,7 @@ class PlaneMaker(Protocol):
 
     def __call__(
         self,
-        underlay: Underlay,
+        network: Network,
         seed: int,
         folder: Path,
         metrics: tuple[str, int] | None,
@@ -220,7 +220,7 @@ class PlaneMaker(Protocol):
         """Start the plane's processes.
 
         Args:
-            underlay: the configured network.
+            network: what is asked of packets.
             seed: seed of loss and jitter.
             folder: the run directory, for ``dataplane.jsonl`` and logs.
             metrics: address and port for Prometheus; None = not served.

@@ -9,6 +9,7 @@ from metrics.rundir import Placement
 from peer.core.schedule import Action
 from peer.runtime.spec import OverlayDocument
 from topologies.model import Underlay
+from topologies.network import Network
 from topologies.provenance import Provenance
 from topologies.timeline import Change
 
@@ -58,3 +59,8 @@ class PlannedRun(Struct, frozen=True):
     schedule: tuple[Action, ...]
     source: Path
     changes: tuple[Change, ...] = ()
+
+    @property
+    def network(self) -> Network:
+        """What carries, probes or judges packets reads this."""
+        return Network.of(self.underlay)

@@ -22,7 +22,6 @@ from peer.files import TRACE_FOLDER, trace_file
 from peer.runtime.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
-from topologies.network import Network
 
 LAST_S = 30.0
 """Virtual time after the links close, in which the last bytes arrive."""
@@ -72,7 +71,7 @@ class SimulatedRun:
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
         self._timeline = Timeline.plan(START_NS, experiment.workload.spans_s | {"stop": DRAIN_S + LAST_S})
         network = simulate_network(
-            Network.of(self._planned.underlay),
+            self._planned.network,
             self._planned.changes,
             substream(seed, NETWORK, "network"),
             seed=seed,

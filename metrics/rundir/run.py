@@ -32,6 +32,7 @@ from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 if TYPE_CHECKING:
     from metrics.stalls import Stalls
     from topologies.model import Underlay
+    from topologies.network import Network
     from topologies.timeline import Change
 
 Value = TypeVar("Value")
@@ -88,7 +89,7 @@ class RunDir:
 
     @cached_property
     def underlay(self) -> Underlay:
-        """The network: what was asked for, or what was measured if the testbed shapes none."""
+        """The document: what was asked for, or what was measured if the testbed shapes no network."""
         from topologies.model import Underlay
 
         found = self._read(files.UNDERLAY_FILE, Underlay.from_json)
@@ -104,6 +105,13 @@ class RunDir:
 
         rows = read_round_trips(self.path)
         return measured_underlay(asked, SCHEMA.empty_table() if rows is None else rows, self.plan.placement)
+
+    @cached_property
+    def network(self) -> Network:
+        """The links of ``underlay``: what was asked of packets."""
+        from topologies.network import Network
+
+        return Network.of(self.underlay)
 
     @cached_property
     def changes(self) -> tuple[Change, ...]:

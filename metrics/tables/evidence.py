@@ -204,12 +204,12 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     if not run.manifest.has_ability("certify"):
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     limits = run.experiment["verdict"]
-    asked = {phase: RoundTrips.of(run.underlay, idle=phase != "during") for phase in PHASES}
+    asked = {phase: RoundTrips.of(run.network, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
     sweeps, changes = None, PairChanges.of(run)
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
-        all_pairs = run.underlay.size * (run.underlay.size - 1)
+        all_pairs = run.network.size * (run.network.size - 1)
         material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
             phase: measure_sweep(without_changes(rows, changes), limits, run.stalls, asked[phase], *material[phase])
@@ -218,7 +218,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         }
     sampled = float(run.experiment.get("probes", {}).get("during_per_s", 0)) > 0
     return parts.Emulation(
-        hosts=run.underlay.size,
+        hosts=run.network.size,
         sweeps=sweeps,
         asked_sweeps=tuple(phase for phase in PHASES if sampled or phase != "during"),
         first_packets=None if slots is None else tuple(first_packets.judge(slots, run.stalls)),
@@ -283,7 +283,7 @@ def _least_wire_ms(run: RunDir) -> dict[tuple[str, str], float]:
 
 def pairs_in_time(run: RunDir) -> Bools:
     """(n, n) the pairs of hosts with packets in the judged span, of which at most 1 % were late, and none was lost."""
-    found: Bools = np.zeros((run.underlay.size, run.underlay.size), np.bool_)
+    found: Bools = np.zeros((run.network.size, run.network.size), np.bool_)
     if run.captures:
         columns = ("src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio", "error_ms_mean")
         rows = read_columns(run, "pairs", *columns)

@@ -169,7 +169,7 @@ class Pipeline:
         self.transits: Transits | Absent | None = None
         if run.captures and not run.manifest.has_ability("shape"):
             self.transits = Absent("nothing was asked of the network between the machines")
-        elif run.underlay.jitter_ms.any() and not run.underlay.jitter_correlation_ms:
+        elif run.network.jitter_ms and not run.network.jitter_correlation_ms:
             self.transits = Absent("an earlier version of Trellis drew the jitter of every packet anew", due=True)
         if not run.captures or self.transits is not None:
             self._save_small("pairs", [])
@@ -177,7 +177,7 @@ class Pipeline:
         access = Access.of(run)
         nodes = {int(IPv4Address(place.wan_ip)): place.node for place in run.plan.placement}
         hosts = {place.node: place.host for place in run.plan.placement}
-        jitter = Jitter(run.plan.seed, run.underlay.jitter_correlation_ms, run.manifest.zero_ns)
+        jitter = Jitter(run.plan.seed, run.network.jitter_correlation_ms, run.manifest.zero_ns)
         crossings = self._staging / "wire" / "crossings"
         sources = TransitSources(crossings, self._pairs, nodes, hosts, jitter, access, self._buckets)
         self._write(partial(build_transits, sources), "transits")

@@ -112,17 +112,17 @@ def _say(event: Event) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _header(run: RunDir, first_ns: int, edges: set[tuple[int, int]]) -> dict[str, Any]:
-    """The first line. Rates that the underlay does not limit are left out."""
-    underlay = run.underlay
+    """The first line. Rates that are not limited are left out."""
+    network = run.network
     hosts = {place.node: place.host for place in run.plan.placement}
     nodes = []
     for node, host in hosts.items():
-        rates = zip(("upload_bw_mbps", "download_bw_mbps"), underlay.rate_mbit[:, host].tolist(), strict=True)
-        limits = {name: rate for name, rate in rates if rate}
-        country = underlay.hosts[host].country
+        access = zip(("upload_bw_mbps", "download_bw_mbps"), map(network.link, network.access(host)), strict=True)
+        limits = {name: link.rate_mbit for name, link in access if link.rate_mbit}
+        country = run.underlay.hosts[host].country
         nodes.append({"num": node} | limits | ({"country": country} if country else {}))
     links = [
-        {"source": one, "target": other, "latency_ms": float(underlay.delay_ms[hosts[one], hosts[other]])}
+        {"source": one, "target": other, "latency_ms": network.asked(hosts[one], hosts[other]).delay_ms}
         for one, other in sorted(edges)
         if one in hosts and other in hosts
     ]

@@ -7,9 +7,9 @@ from peer.runtime.children import descendants
 PARTS = {
     "agent": ("peer.runtime.agent", 0),
     "peer": ("peer.runtime.agent", 1),
-    "process": ("dataplane.process", 0),
-    "monitor": ("dataplane.monitor", 0),
-    "writer": ("dataplane.writer", 0),
+    "process": ("userspace.process", 0),
+    "monitor": ("userspace.monitor", 0),
+    "writer": ("userspace.writer", 0),
     "capture": ("host_capture.process", 0),
     "prober": ("harness.stages.execution", -1),
     "prometheus": ("prometheus --config", 0),

@@ -31,7 +31,7 @@ def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path, signal: str) 
 def test_a_stopped_data_plane_is_a_reason_against_the_run(tmp_path: Path) -> None:
     process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
-    plane = next(pid for pid, command in descendants(process.pid).items() if "dataplane.process" in command)
+    plane = next(pid for pid, command in descendants(process.pid).items() if "userspace.process" in command)
     kill(plane, "STOP")
     subprocess.run(["sleep", "1"], check=True)  # the fault itself lasts a second
     kill(plane, "CONT")
@@ -44,7 +44,7 @@ def test_a_data_plane_that_is_killed_costs_the_verdict_and_not_the_traces(tmp_pa
     process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")
     commands = descendants(process.pid)
-    kill(next(pid for pid, command in commands.items() if "dataplane.process " in f"{command} "), "KILL")
+    kill(next(pid for pid, command in commands.items() if "userspace.process " in f"{command} "), "KILL")
     summary = finish(process)
     assert summary["verdict"] == "invalid"
     assert any("data plane" in reason for reason in summary["reasons"]), summary["reasons"]

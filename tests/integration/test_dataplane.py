@@ -19,14 +19,14 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.machine.awake import kept_awake
+from harness.machine.netns import entered
 from harness.planes.plane import PairChange, PairsChange, Port
-from harness.testbeds.emulated.dataplane.netns import entered
-from harness.testbeds.emulated.dataplane.process import TICK_NS
+from harness.planes.userspace.handle import UserspacePlane
+from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics.stalls import read_stalls
 from tests.namespaces import held_namespaces
-from topologies.model import Host, Underlay
+from topologies.network import AskedOfPairs, Network
 
 pytestmark = pytest.mark.root
 
@@ -37,19 +37,10 @@ ASKED_RTT_MS = np.array([DELAY_MS[a, b] + DELAY_MS[b, a] for a, b in PAIRS])
 SO_RCVBUFFORCE = 33
 
 
-def underlay(**changes: Any) -> Underlay:
+def network(rate_mbit: float = 0.0, queue_ms: float = 0.0, **matrices: np.ndarray) -> Network:
     nothing = np.zeros((HOSTS, HOSTS))
-    plain = Underlay(
-        kind="test",
-        hosts=tuple(Host(f"h{number}", "site") for number in range(HOSTS)),
-        delay_ms=DELAY_MS,
-        jitter_ms=nothing,
-        loss_ratio=nothing,
-        rate_mbit=np.zeros((2, HOSTS)),
-        queue_ms=np.zeros((2, HOSTS)),
-        filled=nothing.astype(np.int8),
-    )
-    return msgspec.structs.replace(plain, **changes)
+    asked = AskedOfPairs(**{"delay_ms": DELAY_MS, "jitter_ms": nothing, "loss_ratio": nothing, **matrices})
+    return Network.of_pairs(asked, rate_mbit=[rate_mbit] * 2 * HOSTS, queue_ms=[queue_ms] * 2 * HOSTS)
 
 
 @pytest.fixture
@@ -74,7 +65,7 @@ def attach(namespaces: list[str], tmp_path: Path) -> Iterator[Attach]:
     planes = []
 
     def attach(metrics: tuple[str, int] | None = None, **changes: Any) -> UserspacePlane:
-        plane = UserspacePlane(underlay(**changes), 7, tmp_path, metrics)
+        plane = UserspacePlane(network(**changes), 7, tmp_path, metrics)
         planes.append(plane)
         plane.attach(ports(namespaces))
         return plane
@@ -177,7 +168,7 @@ def test_changes_of_pairs_take_effect(namespaces: list[str], attach: Attach) -> 
     plane.apply(PairChange(0, 1, delay_ms=40, jitter_ms=0, loss_ratio=0))
     assert 55 <= np.min(ping(namespaces, 30, [(0, 1)])) <= 57
     nothing = np.zeros((HOSTS, HOSTS))
-    plane.apply(PairsChange(nothing + 1, nothing, nothing))
+    plane.apply(PairsChange(network(delay_ms=nothing + 1)))
     assert (ping(namespaces, 30).min(axis=0) <= 3).all()
 
 
@@ -193,7 +184,7 @@ def test_every_lost_datagram_is_counted(attach: Attach, datagrams: Callable[[], 
 
 def test_access_link_limits_the_rate_and_drops_the_rest(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
     """100 frames of 1000 bytes at once into 8 Mbit/s: a millisecond each, one in service and room for 20."""
-    plane = attach(rate_mbit=np.full((2, HOSTS), 8.0), queue_ms=np.full((2, HOSTS), 20.0))
+    plane = attach(rate_mbit=8.0, queue_ms=20.0)
     flow = datagrams()
     began_s = time.monotonic()
     flow.send(100, 972)
@@ -308,7 +299,7 @@ def test_a_dead_plane_is_an_error(attach: Attach) -> None:
 
 
 def test_a_dead_namespace_is_refused(attach: Attach, namespaces: list[str], tmp_path: Path) -> None:
-    plane = UserspacePlane(underlay(), 1, tmp_path)
+    plane = UserspacePlane(network(), 1, tmp_path)
     try:
         gone = [msgspec.structs.replace(port, netns="/proc/self/ns/none") for port in ports(namespaces)]
         with pytest.raises(TestbedError, match="make wan0 for host 0: /proc/self/ns/none: No such file"):

@@ -11,13 +11,13 @@ import pytest
 from msgspec import structs
 
 from harness.errors import TestbedError
+from harness.planes.pcapng import OUTBOUND
 from harness.planes.plane import FinalCounters, Port
+from harness.planes.userspace.faults import HiddenFault
+from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
-from harness.testbeds.emulated.dataplane.faults import HiddenFault
-from harness.testbeds.emulated.dataplane.pcapng import OUTBOUND
 from harness.testbeds.emulated.echo import EchoSockets
 from harness.testbeds.emulated.host_capture.handle import HostCaptures as Process
-from harness.testbeds.emulated.userspace import UserspacePlane
 from metrics.checks.host_captures import RULES
 from metrics.host_captures import HostCaptures, Seen, Tally, read_seen
 from metrics.pcap.records import RX, TX
@@ -25,7 +25,7 @@ from metrics.rundir.files import HOST_CAPTURE_FILE
 from peer.runtime.clock import Clock
 from tests.namespaces import held_namespaces
 from tests.sound_evidence import NO_STALLS, SOUND
-from topologies.generated import uniform_underlay
+from topologies.network import uniform_network
 
 pytestmark = pytest.mark.root
 
@@ -54,7 +54,7 @@ class Recorded:
     """What both captures say of some echo requests and replies over a data plane with a fault."""
 
     def __init__(self, namespaces: list[str], folder: Path, fault: HiddenFault | None, dilation: float = 1.0) -> None:
-        plane = UserspacePlane(uniform_underlay(HOSTS, 5.0), 1, folder, time_dilation=dilation, fault=fault)
+        plane = UserspacePlane(uniform_network(HOSTS, 5.0), 1, folder, time_dilation=dilation, fault=fault)
         second = Process({host: namespaces[host] for host in SAMPLED}, folder, clock=Clock(dilation))
         try:
             plane.attach([Port(host, netns, address(host)) for host, netns in enumerate(namespaces)])

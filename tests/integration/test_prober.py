@@ -13,7 +13,7 @@ from harness.errors import TestbedError
 from harness.stages import manifest
 from harness.testbeds.emulated import probes
 from harness.testbeds.emulated.probes import Prober
-from topologies.generated import uniform_underlay
+from topologies.network import uniform_network
 
 pytestmark = pytest.mark.root
 
@@ -26,7 +26,7 @@ HOSTS = 2
 def prober(monkeypatch: pytest.MonkeyPatch) -> Iterator[Prober]:
     """It probes loopback."""
     monkeypatch.setattr(probes, "PATIENCE_S", PATIENCE_S)
-    started = Prober(uniform_underlay(HOSTS, 0.0), [OWN] * HOSTS, ["127.0.0.1"] * HOSTS, manifest.epoch_offset_ns(), 1)
+    started = Prober(uniform_network(HOSTS, 0.0), [OWN] * HOSTS, ["127.0.0.1"] * HOSTS, manifest.epoch_offset_ns(), 1)
     yield started
     started.close()
 

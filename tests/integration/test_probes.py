@@ -25,8 +25,8 @@ from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import SLOT_NS
 from harness.planes.plane import PairsChange, Port
 from harness.testbeds.emulated.probes import Prober
-from harness.testbeds.emulated.userspace import UserspacePlane
-from topologies.model import Host, Underlay
+from harness.planes.userspace.handle import UserspacePlane
+from topologies.network import AskedOfPairs, Network
 
 folder, size, packets = Path(sys.argv[1]), 4, int(sys.argv[2])
 zero = np.zeros((size, size))
@@ -34,18 +34,17 @@ delay_ms = np.array([[0 if a == b else 10.0 + a for b in range(size)] for a in r
 loss_ratio = zero.copy()
 loss_ratio[0, 1] = 1.0
 jitter_ms = zero + 2.0
-underlay = Underlay("test", tuple(Host(f"h{n}", f"h{n}") for n in range(size)), delay_ms, jitter_ms, loss_ratio,
-                    zero[:2], zero[:2], zero.astype(np.int8))
+network = Network.of_pairs(AskedOfPairs(delay_ms, jitter_ms, loss_ratio))
 made = hosts.start([f"172.16.0.{n + 1}" for n in range(size)])
 wan = [f"10.0.0.{n + 1}" for n in range(size)]
-plane = UserspacePlane(underlay, 1, folder)
+plane = UserspacePlane(network, 1, folder)
 plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
-prober = Prober(underlay, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
-plane.apply(PairsChange(delay_ms, zero, loss_ratio))
+prober = Prober(network, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
+plane.apply(PairsChange(network.without_jitter()))
 prober.sweep("before", packets, lambda: 1000.0)
 due_ns = np.arange(400) * SLOT_NS
 np.save(folder / "sent.npy", prober.exchange(np.tile([[1, 2]], (400, 1)), due_ns)[0])
-plane.apply(PairsChange(delay_ms, jitter_ms, zero))
+plane.apply(PairsChange(network.with_pairs(AskedOfPairs(delay_ms, jitter_ms, zero))))
 until = plane.counters().frames_out + 200
 prober.start_sampling(200, 60)
 while plane.counters().frames_out < until:

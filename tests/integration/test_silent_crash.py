@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from harness.testbeds.emulated.dataplane.netns import entered
+from harness.machine.netns import entered
 from harness.testbeds.emulated.echo import EchoSockets
 from peer.core.contract import message_id
 from peer.core.schedule import Action, Crash, Join, Publish, Vanish, encode_schedule

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scapy.utils import RawPcapNgReader
 
-from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS, CaptureRecorder
-from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from harness.planes.pcapng import INBOUND, OUTBOUND
+from harness.planes.userspace.capture import GROUP_HOSTS, CaptureRecorder
 
 HOSTS = GROUP_HOSTS + 3
 OFFSET_NS = 1_700_000_000_000_000_000

@@ -5,12 +5,12 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.pcapng import OUTBOUND
-from harness.testbeds.emulated.dataplane.upcoming import NEVER, Upcoming
+from harness.planes.pcapng import OUTBOUND
+from harness.planes.userspace.upcoming import NEVER, Upcoming
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, address
 from topologies.jitter import REACH
-from topologies.network import Network
-from topologies.timeline import Change, Reach, Timeline
+from topologies.network import Link, Network, ask_path
+from topologies.timeline import Change, Reach, Timeline, link_with
 
 SECOND = 1_000_000_000
 
@@ -62,6 +62,19 @@ def test_every_pair_and_access_link_is_as_the_timeline_asks(changes: list[Change
             assert (network.links[source].up_byte_ns, network.links[source].down_byte_ns) == (8000 / up, 8000 / down)
     assert tuple(applied) == timeline.instants
     assert upcoming.applied_ns == [each + 1 for each in applied]
+
+
+@given(some_change(), some_change())
+def test_changes_also_reach_a_pair_that_was_set(one: Change, other: Change) -> None:
+    bench = Bench(delay_ms=10.0)
+    bench.forwarder.network.set_pair(0, 1, Link(40.0, 1.0, 0.25))
+    bench.forwarder.network.change(tuple(Reach(change, HOSTS) for change in (one, other)))
+    made = Network(HOSTS, lambda *_: 40.0, jitter_ms=lambda *_: 1.0, loss_ratio=lambda *_: 0.25)
+    changes = [Reach(change, HOSTS) for change in (one, other)]
+    asked = ask_path(link_with(changes, made, number) for number in made.path(0, 1))
+    pair = bench.forwarder.network.links[0].route[inet(1)]
+    assert (pair.delay_ns, pair.loss_ratio) == (round(asked.delay_ms * MS_NS), asked.loss_ratio)
+    assert pair.dead_end == ("cut" if asked.is_cut else None)
 
 
 def inet(host: int) -> bytes:

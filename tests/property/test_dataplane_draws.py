@@ -8,17 +8,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from tests.examples import examples
 from topologies.draws import TABLE_SIZE, mix
+from topologies.network import Link, Network
 
 HOSTS = 64
 seeds = st.integers(0, 2**70)
 few = settings(max_examples=examples(20))
 
 
+def asked(hosts: int, jitter_ms: float, loss_ratio: float) -> Network:
+    return Network(hosts, lambda *_: 10.0, jitter_ms=lambda *_: jitter_ms, loss_ratio=lambda *_: loss_ratio)
+
+
 def network(seed: int, hosts: int = HOSTS, loss_ratio: float = 0.3) -> EmulatedNetwork:
-    made = EmulatedNetwork(np.stack([np.full((hosts, hosts), value) for value in (10.0, 1.0, loss_ratio)]), seed)
+    made = EmulatedNetwork(asked(hosts, 1.0, loss_ratio), seed)
     for host in range(hosts):
         made.add(AccessLink(host, host), f"10.0.0.{host}")
     return made
@@ -89,9 +94,9 @@ def test_a_pair_that_gets_loss_late_fares_as_one_that_always_had_it(seed: int, b
     for _ in range(before):
         assert pair(late, 0, 1).stride == 0, "a pair without loss draws none, so it does not look for where to begin"
     if how == "set_pair":
-        late.set_pair(0, 1, (10.0, 1.0, 0.3))
+        late.set_pair(0, 1, Link(10.0, 1.0, 0.3))
     else:
-        late.set_pairs(np.stack([np.full((3, 3), value) for value in (10.0, 1.0, 0.3)]))
+        late.set_pairs(asked(3, 1.0, 0.3))
     assert fates(late, 0, 1) == fates(always, 0, 1)
 
 
@@ -100,7 +105,7 @@ def test_a_pair_that_gets_loss_late_fares_as_one_that_always_had_it(seed: int, b
 def test_a_pair_without_loss_for_a_while_goes_on_where_it_was(seed: int, before: int) -> None:
     steady, paused = network(seed, 3), network(seed, 3)
     assert fates(paused, 0, 1, before) == fates(steady, 0, 1, before)
-    for asked in ((10.0, 0.0, 0.0), (10.0, 1.0, 0.3)):
-        paused.set_pairs(np.stack([np.full((3, 3), value) for value in asked]))
-        assert pair(paused, 0, 1).uneven == bool(asked[2])
+    for jitter_ms, loss_ratio in ((0.0, 0.0), (1.0, 0.3)):
+        paused.set_pairs(asked(3, jitter_ms, loss_ratio))
+        assert pair(paused, 0, 1).uneven == bool(loss_ratio)
     assert fates(paused, 0, 1) == fates(steady, 0, 1)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
-from topologies.network import Link
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork
+from topologies.network import AskedOfPairs, Link, Network, uniform_network
 
 HOSTS = 3
 MS_NS = 1_000_000
@@ -44,19 +44,27 @@ class Bench:
     sent: int = 0
 
     def __post_init__(self) -> None:
-        shape = (HOSTS, HOSTS)
-        asked = np.stack([np.full(shape, value) for value in (self.delay_ms, self.jitter_ms, self.loss_ratio)])
-        network = EmulatedNetwork(asked, self.seed)
+        network = EmulatedNetwork(self.asked, self.seed)
         for host in range(HOSTS):
-            network.add(AccessLink(host, host), address(host), *self.access)
+            network.add(AccessLink(host, host), address(host))
         self.forwarder = Forwarder(network, lambda: self.now_ns, self._read, self._write)
 
     @property
-    def access(self) -> tuple[Link, Link]:
-        """The access link of every host, up and down; down as up if nothing else is given."""
+    def asked(self) -> Network:
+        """All pairs and all access links are alike; access links down as those up if nothing else is given."""
         down_mbit = self.rate_mbit if self.down_mbit is None else self.down_mbit
         down_queue_ms = self.queue_ms if self.down_queue_ms is None else self.down_queue_ms
-        return Link(rate_mbit=self.rate_mbit, queue_ms=self.queue_ms), Link(rate_mbit=down_mbit, queue_ms=down_queue_ms)
+        values = (self.delay_ms, self.jitter_ms, self.loss_ratio)
+        return Network.of_pairs(
+            AskedOfPairs(*(np.full((HOSTS, HOSTS), value) for value in values)),
+            rate_mbit=[self.rate_mbit] * HOSTS + [down_mbit] * HOSTS,
+            queue_ms=[self.queue_ms] * HOSTS + [down_queue_ms] * HOSTS,
+        )
+
+    @property
+    def access(self) -> tuple[Link, ...]:
+        """The access link of every host, up and down."""
+        return tuple(self.asked.link(number) for number in self.asked.access(0))
 
     def _read(self, device: int, _: int) -> bytes:
         if not self.waiting[device]:
@@ -120,7 +128,7 @@ def act(bench: Bench, action: tuple) -> None:
         case ("wait", duration_ns):
             bench.advance(bench.now_ns + duration_ns)
         case ("pair", source, destination, *values):
-            forwarder.network.set_pair(source, destination, values)
+            forwarder.network.set_pair(source, destination, Link(*values))
         case ("rate", host, rate_mbit, queue_ms):
             forwarder.network.set_access(host, *[Link(rate_mbit=rate_mbit, queue_ms=queue_ms)] * 2)
         case ("refuse", refusing):
@@ -239,7 +247,7 @@ def test_names_the_cause_of_every_drop() -> None:
 
 
 def test_holds_no_more_than_it_may(monkeypatch) -> None:
-    monkeypatch.setattr("harness.testbeds.emulated.dataplane.forwarder.MAX_IN_FLIGHT", 5)
+    monkeypatch.setattr("harness.planes.userspace.forwarder.MAX_IN_FLIGHT", 5)
     bench = Bench()
     for _ in range(8):
         bench.send(0, 1)
@@ -249,7 +257,7 @@ def test_holds_no_more_than_it_may(monkeypatch) -> None:
 def test_change_of_all_pairs_keeps_order_with_what_is_in_flight() -> None:
     bench = Bench(delay_ms=100.0)
     bench.send(0, 1)
-    bench.forwarder.network.set_pairs(np.zeros((3, HOSTS, HOSTS)))
+    bench.forwarder.network.set_pairs(uniform_network(HOSTS, 0.0))
     bench.send(0, 1)
     bench.drain()
     assert [(at_ns, number) for at_ns, _, _, number in bench.written] == [(100 * MS_NS, 0), (100 * MS_NS, 1)]

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.intake import AT_ONCE_NS, LOOK_NS, PROMPT_NS, Intake
-from harness.testbeds.emulated.dataplane.lateness import bucket, upper_bound_ns
-from harness.testbeds.emulated.dataplane.links import AccessLink
+from harness.planes.userspace.intake import AT_ONCE_NS, LOOK_NS, PROMPT_NS, Intake
+from harness.planes.userspace.lateness import bucket, upper_bound_ns
+from harness.planes.userspace.links import AccessLink
 
 LATE_NS = 500_000
 BURST = 3

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket, summarise, upper_bound_ns
+from harness.planes.userspace.lateness import BUCKETS, bucket, summarise, upper_bound_ns
 
 
 @given(st.integers(0, 2**62))

@@ -20,6 +20,7 @@ from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import keywords, terms_of_topics
 from peer.core.frames import Data
 from tests.examples import examples
+from topologies.network import AskedOfPairs, Network, uniform_network
 
 Row = dict[str, Any]
 
@@ -154,11 +155,11 @@ def test_groups_are_what_loops_say(
         run: Any = SimpleNamespace(
             nodes=list(NODES),
             plan=SimpleNamespace(placement=[SimpleNamespace(node=node, host=node) for node in NODES]),
-            underlay=SimpleNamespace(size=len(NODES), delay_ms=DELAY_MS),
+            network=Network.of_pairs(AskedOfPairs(DELAY_MS, *np.zeros((2, *DELAY_MS.shape)))),
         )
         found = build_groups(run, sources, frozenset(bad), rate)
         silent = build_groups(run, sources, frozenset(bad), None)
-        run.underlay.size = 1001
+        run.network = uniform_network(1001, 1.0)
         large = build_groups(run, sources, frozenset(bad), rate)
     assert found.schema == arrow_schema("groups")
     assert found.column_names == list(OPTIONAL["groups"])

@@ -16,7 +16,7 @@ import peer
 import topologies
 
 PACKAGES = (harness, peer, topologies)
-UNIMPORTED = ("harness.testbeds.emulated.dataplane.", "harness.setup")
+UNIMPORTED = ("harness.setup",)
 
 
 def structs(base: type[Struct] = Struct) -> Iterator[type[Struct]]:

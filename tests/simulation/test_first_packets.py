@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from benchmarks._stalling_network import draw_stalls, introduce
-from harness.testbeds.emulated.dataplane.faults import LateFirsts
+from harness.planes.userspace.faults import LateFirsts
 from metrics.first_packets import IntroductionAttempt, standing
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities
+from topologies.network import Network
 
-CITIES = cities_underlay(world_cities()[:20])
+CITIES = Network.of(cities_underlay(world_cities()[:20]))
 STALLS = [(0.05, 15, 40), (0.6, 15, 40), (2.0, 5, 40), (20.0, 2, 10)]
 
 

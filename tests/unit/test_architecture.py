@@ -30,6 +30,8 @@ VIOLATIONS = {
     "core imports a protocol": ("peer/core", "from peer.protocols import registry"),
     "a protocol imports asyncio": ("peer/protocols", "import asyncio"),
     "core imports the driver, which imports asyncio": ("peer/core", "import peer.runtime.violation"),
+    "a plane imports the experiment file": ("harness/planes/userspace", "import harness.experiment.form"),
+    "doctor imports a plane, not its description": ("harness/doctor", "import harness.planes.userspace.handle"),
     "the simulator imports a testbed": ("harness/simulator", "from harness.testbeds import base"),
     "studies import the stages": ("harness/studies", "import harness.stages.analysis"),
 }

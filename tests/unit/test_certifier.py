@@ -21,6 +21,7 @@ from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from metrics.stalls import Stalls, merge
 from topologies.generated import uniform_underlay
+from topologies.network import Network, uniform_network
 
 MS, SECOND = 1_000_000, 1_000_000_000
 HOSTS, DELAY_MS = 5, 40.0
@@ -67,7 +68,7 @@ def stall(attempt: int, src: int, length_ms: float = 20, after_ms: float = DELAY
 def sweep(folder: Path, error_ms: Error, *stalls: Stall) -> tuple[Sweeper, pa.Table]:
     (folder / STALLS_FILE).write_bytes(b"".join(each.line() for each in stalls))
     sweeper = Sweeper(error_ms)
-    certifier = Certifier(cast(Prober, sweeper), uniform_underlay(HOSTS, DELAY_MS), folder, 1)
+    certifier = Certifier(cast(Prober, sweeper), uniform_network(HOSTS, DELAY_MS), folder, 1)
     counting = certifier.sweep("before", 3, lambda: 1000.0, LIMITS)
     return sweeper, counting
 
@@ -191,7 +192,7 @@ QUEUES_MS = np.array([[99.0, 7.0, 99.0, 99.0], [20.0, 3.0, 99.0, 99.0]])
 
 
 def asked(**changes: Any) -> RoundTrips:
-    return RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), **changes), idle=False)
+    return RoundTrips.of(Network.of(structs.replace(uniform_underlay(4, DELAY_MS), **changes)), idle=False)
 
 
 def test_a_probe_may_take_longer_by_the_queues_that_it_passes() -> None:
@@ -203,7 +204,7 @@ def test_a_probe_may_take_longer_by_the_queues_that_it_passes() -> None:
         found = measure_sweep(probes("during", *errors_ms), LIMITS, NO_STALLS, queues)
         assert found.errors["p99"].late.samples == late
         assert found.queued
-    idle = RoundTrips.of(structs.replace(uniform_underlay(4, DELAY_MS), rate_mbit=np.ones((2, 4))), idle=True)
+    idle = RoundTrips.of(Network(4, lambda a, b: DELAY_MS, rate_mbit=[1.0] * 8), idle=True)
     assert measure_sweep(probes("before", 30.0), LIMITS, NO_STALLS, idle).errors["p99"].late.samples == 1
 
 
@@ -247,7 +248,7 @@ def test_runs_of_earlier_versions_are_read(tmp_path: Path) -> None:
 
 
 def test_without_pairs_there_are_no_first_packets(tmp_path: Path) -> None:
-    certifier = Certifier(cast(Prober, None), uniform_underlay(1, DELAY_MS), tmp_path, 1)
+    certifier = Certifier(cast(Prober, None), uniform_network(1, DELAY_MS), tmp_path, 1)
     assert certifier.introduce(1000.0).num_rows == 0
     slots = read(tmp_path)
     assert slots is not None
@@ -257,6 +258,6 @@ def test_without_pairs_there_are_no_first_packets(tmp_path: Path) -> None:
 
 def test_without_pairs_nothing_is_swept_again(tmp_path: Path) -> None:
     sweeper = Sweeper(lambda attempt, src, dst: 0.1)
-    certifier = Certifier(cast(Prober, sweeper), uniform_underlay(1, DELAY_MS), tmp_path, 1)
+    certifier = Certifier(cast(Prober, sweeper), uniform_network(1, DELAY_MS), tmp_path, 1)
     sweeper.sweep = lambda *args, **kwargs: SCHEMA.empty_table()
     assert certifier.sweep("before", 3, lambda: 1000.0, LIMITS).num_rows == 0

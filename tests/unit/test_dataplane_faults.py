@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import Literal, cast
 
-import numpy as np
 import pytest
 
-from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
-from harness.testbeds.emulated.dataplane.commands import Attach, decode_command, encode
-from harness.testbeds.emulated.dataplane.faults import (
+from harness.planes.pcapng import INBOUND, OUTBOUND
+from harness.planes.userspace.capture import CaptureRecorder
+from harness.planes.userspace.commands import Attach, decode_command, encode
+from harness.planes.userspace.faults import (
     Fault,
     HiddenFault,
     HiddenFaultForwarder,
@@ -18,12 +18,12 @@ from harness.testbeds.emulated.dataplane.faults import (
     LateFirstsNetwork,
     UnaskedDrops,
     UnaskedDropsForwarder,
+    emulate,
     make_forwarder,
-    make_network,
 )
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork
-from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork
+from topologies.network import uniform_network
 
 HOSTS, DELAY_MS, LATE_MS = 4, 10.0, 1.5
 ADDRESSES = [f"10.0.0.{host + 1}" for host in range(HOSTS)]
@@ -32,8 +32,7 @@ FRAMES = [(0, 1), (0, 1), (1, 0), (0, 2), (2, 0), (2, 0), (1, 2), (3, 1), (0, 1)
 
 def late(fault: LateFirsts, *, renewed: bool = False) -> list[bool]:
     """Which of ``FRAMES`` are late. ``renewed``: all pairs are set again before each, to what they are."""
-    asked = np.zeros((3, HOSTS, HOSTS))
-    asked[0] = DELAY_MS
+    asked = uniform_network(HOSTS, DELAY_MS)
     network = LateFirstsNetwork(asked, 1, fault)
     for host, address in enumerate(ADDRESSES):
         network.add(AccessLink(host, host), address)
@@ -65,32 +64,32 @@ def test_the_fault_may_be_of_every_so_many_pairs() -> None:
 
 
 def test_frames_to_nowhere_are_not_late() -> None:
-    network = LateFirstsNetwork(np.zeros((3, 1, 1)), 1, LateFirsts("hosts"))
+    network = LateFirstsNetwork(uniform_network(1, 0.0), 1, LateFirsts("hosts"))
     network.add(AccessLink(0, 0), ADDRESSES[0])
     assert network.links[0].route[socket.inet_aton("10.9.9.9")].dead_end == "unknown_destination"
     assert network.links[0].route[socket.inet_aton(ADDRESSES[0])].delay_ns == 1_500_000
 
 
 def test_no_network_has_the_fault_unless_it_is_asked_for() -> None:
-    attach = decode_command(encode(Attach((), (), 100.0, 1, 1.0, 1)))
+    attach = decode_command(encode(Attach((), 1, 1.0, 1)))
     assert isinstance(attach, Attach) and attach.fault is None
-    clean = make_network(np.zeros((3, 1, 1)), 1, None)
+    clean = emulate(uniform_network(1, 0.0), 1, None)
     assert type(clean) is EmulatedNetwork
     assert type(make_forwarder(clean, lambda: 0, 100, 1, None)) is Forwarder
 
 
 @pytest.mark.parametrize("fault", [LateFirsts("pairs"), HiddenFault("read", late_ms=2.5), HiddenFault("write", 0, 3)])
 def test_a_fault_reaches_the_forwarding_process_as_it_is(fault: Fault) -> None:
-    asked = Attach((), (), 100.0, 1, 1.0, 1, fault)
+    asked = Attach((), 1, 1.0, 1, fault)
     assert decode_command(encode(asked)) == asked
-    network = make_network(np.zeros((3, 1, 1)), 1, fault)
+    network = emulate(uniform_network(1, 0.0), 1, fault)
     assert isinstance(network, LateFirstsNetwork) is isinstance(fault, LateFirsts)
     forwarder = make_forwarder(network, lambda: 0, 100, 1, fault)
     assert isinstance(forwarder, HiddenFaultForwarder) is isinstance(fault, HiddenFault)
 
 
 def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_cause() -> None:
-    network = EmulatedNetwork(np.zeros((3, HOSTS, HOSTS)), 1)
+    network = EmulatedNetwork(uniform_network(HOSTS, 0.0), 1)
     for host, address in enumerate(ADDRESSES):
         network.add(AccessLink(host, host), address)
     head = bytes([0x45]) + bytes(8) + b"%c" + bytes(2) + b"".join(map(socket.inet_aton, ADDRESSES[:2]))
@@ -141,9 +140,7 @@ def pass_on(fault: HiddenFault) -> tuple[Instants, Instants, Instants, Forwarder
         received.append((now_ns // MS, frame[20]))
         return len(frame)
 
-    asked = np.zeros((3, HOSTS, HOSTS))
-    asked[0] = DELAY_MS
-    network = EmulatedNetwork(asked, 1)
+    network = EmulatedNetwork(uniform_network(HOSTS, DELAY_MS), 1)
     for host, address in enumerate(ADDRESSES):
         network.add(AccessLink(host, host), address)
     forwarder = HiddenFaultForwarder(fault, network, lambda: now_ns, read, write)

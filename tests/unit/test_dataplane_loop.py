@@ -5,14 +5,14 @@ import select
 import socket
 import time
 
-import numpy as np
 import pytest
 
-from harness.testbeds.emulated.dataplane import gauges
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.links import EmulatedNetwork
-from harness.testbeds.emulated.dataplane.process import Plane
+from harness.planes.userspace import gauges
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.links import EmulatedNetwork
+from harness.planes.userspace.process import Plane
 from peer.runtime.clock import Clock
+from topologies.network import uniform_network
 
 
 @pytest.mark.parametrize(("dilation", "longest_s"), [(1, 0.001), (4, 0.004)])
@@ -31,7 +31,7 @@ def test_the_loop_never_sleeps_longer_than_a_virtual_millisecond(
     with ours, theirs:
         plane = Plane(ours, mmap.mmap(-1, gauges.SIZE_BYTES), False)
         plane.clock = clock = Clock(dilation)
-        network = EmulatedNetwork(np.zeros((3, 0, 0)), 1)
+        network = EmulatedNetwork(uniform_network(0, 0.0), 1)
         plane.forwarder = Forwarder(network, clock.now_ns, lambda *_: b"", lambda *_: 0)
         begin_ns = clock.now_ns()
         woke_ns = plane.sleep(begin_ns + 10**12)

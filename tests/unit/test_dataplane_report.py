@@ -5,10 +5,10 @@ import mmap
 from prometheus_client import CollectorRegistry, generate_latest
 
 from harness.planes.plane import DROP_CAUSES, Counters
-from harness.testbeds.emulated.dataplane import gauges
-from harness.testbeds.emulated.dataplane.gauges import GaugeSnapshot
-from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
-from harness.testbeds.emulated.dataplane.monitor import MetricsCollector, Reporter
+from harness.planes.userspace import gauges
+from harness.planes.userspace.gauges import GaugeSnapshot
+from harness.planes.userspace.lateness import BUCKETS, bucket
+from harness.planes.userspace.monitor import MetricsCollector, Reporter
 from peer.runtime.clock import UNDILATED, Clock
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated.dataplane import tun
+from harness.planes.userspace import tun
 
 
 def test_no_device_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

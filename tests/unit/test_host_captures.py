@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, section_header, statistics
+from harness.planes.pcapng import PacketForms, interface, section_header, statistics
 from metrics.checks.host_captures import RULES
 from metrics.host_captures import (
     KEY_BYTES,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from harness.testbeds.emulated.dataplane import pcapng as plane
+from harness.planes import pcapng as plane
 from metrics.pcap import walk
 from metrics.pcap.files import CaptureError, read_bytes
 from metrics.pcap.tables import Reading, read_tables

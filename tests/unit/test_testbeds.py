@@ -33,7 +33,7 @@ from harness.testbeds.emulated import testbed as emulated_testbed
 from harness.testbeds.registry import DEFAULT, TESTBEDS, find_lack
 from metrics.rundir import Manifest, Placement
 from peer.runtime.clock import UNDILATED
-from topologies.model import Underlay
+from topologies.network import Network
 
 CHECKOUT = Path(__file__).parents[2]
 WITH_MACHINES = [name for name, testbed in TESTBEDS.items() if testbed.testbed]
@@ -261,8 +261,8 @@ class AttachedError(Exception):
 
 
 class ToyPlane:
-    def __init__(self, underlay: Underlay, seed: int, folder: Path, *_: object) -> None:
-        self.made_for = (underlay, seed, folder)
+    def __init__(self, network: Network, seed: int, folder: Path, *_: object) -> None:
+        self.made_for = (network.size, network.asked(0, 1), seed, folder)
 
     def attach(self, ports: Sequence[Port]) -> None:
         raise AttachedError(self.made_for, [port.address for port in ports])
@@ -286,7 +286,8 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     plan = replace(planned.plan, experiment=replace(planned.plan.experiment, testbed="other"))
     with pytest.raises(AttachedError) as attached:
         emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED).boot()
-    assert attached.value.args == ((planned.underlay, plan.seed, tmp_path), ["10.0.0.1", "10.0.0.2"])
+    made_for = (2, planned.network.asked(0, 1), plan.seed, tmp_path)
+    assert attached.value.args == (made_for, ["10.0.0.1", "10.0.0.2"])
 
 
 class CapturingPlane:

@@ -1,6 +1,9 @@
 """The userspace data plane: one process reads packets from TUN devices and writes them when they are due.
 
 It needs no scheduler of the kernel, so it runs on any Linux. docs/dataplane.md has its theory of operation.
+
+``handle`` is the plane for a testbed. ``forwarder`` handles frames, and ``process`` is the loop around it. ``monitor``
+reports on it and ``writer`` writes captures to disk, each in a separate process.
 """
 
 from harness.planes.description import Description, Device
@@ -16,5 +19,5 @@ PLANE = Description(
             "modprobe tun; without root also: chmod 666 /dev/net/tun; in a container: --device /dev/net/tun",
         ),
     ),
-    make="harness.testbeds.emulated.userspace:UserspacePlane",
+    make="harness.planes.userspace.handle:UserspacePlane",
 )

@@ -1,8 +1,7 @@
-"""The emulated testbed: Mininet hosts, the data plane between them, an sshd, and the certificate's probes.
+"""The emulated testbed: Mininet hosts, a data plane between them, an sshd, and the certificate's probes.
 
-``testbed`` joins the parts. ``userspace`` is the handle of the data plane (``harness.planes.plane``) and ``dataplane/``
-the processes behind it. ``pauser`` stops peers. ``probes``, ``introduction``, ``pace`` and ``certifier`` measure the
-idle network.
+``testbed`` joins the parts; ``harness.planes`` has the data planes. ``pauser`` stops peers. ``probes``,
+``introduction``, ``pace`` and ``certifier`` measure the idle network.
 """
 
 from harness.planes.description import Description as PlaneDescription

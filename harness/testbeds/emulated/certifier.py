@@ -13,14 +13,14 @@ import pyarrow.parquet as pq
 
 from harness.testbeds.base import Moment
 from harness.testbeds.emulated.introduction import Introduction, Slots
-from harness.testbeds.emulated.probes import APART_MS, Prober, asked_rtt_ms, asked_there_ms
+from harness.testbeds.emulated.probes import APART_MS, AskedOfProbes, Prober
 from metrics import first_packets
 from metrics.probing import MOST_ATTEMPTS, PAIR_FACTOR, explained, last_attempts, limits_ms, measure_sweep
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.rundir.parquet import labelled
 from metrics.stalls import read_stalls
 from peer.runtime.clock import UNDILATED, Clock
-from topologies.model import Underlay
+from topologies.network import Network
 
 SLOT_NS = 50_000
 """Real time between the two probes of a slot."""
@@ -29,12 +29,12 @@ SLOT_NS = 50_000
 class Certifier:
     """Probes the idle network through the prober, and records the results."""
 
-    def __init__(self, prober: Prober, underlay: Underlay, run_dir: Path, seed: int, clock: Clock = UNDILATED) -> None:
+    def __init__(self, prober: Prober, network: Network, run_dir: Path, seed: int, clock: Clock = UNDILATED) -> None:
         """Plan the introduction of hosts.
 
         Args:
             prober: sends the probes and keeps the rows of sweeps.
-            underlay: the configured network.
+            network: what is asked of packets.
             run_dir: has ``stalls.jsonl`` and gets ``first_packets.parquet``.
             seed: seed of the order in which hosts are introduced.
             clock: the clock of the run.
@@ -42,9 +42,9 @@ class Certifier:
         self._prober = prober
         self._run_dir = run_dir
         self._clock = clock
-        self._there_ms, self._rtt_ms = asked_there_ms(underlay), asked_rtt_ms(underlay)
+        self._asked = AskedOfProbes.of(network)
         self._random = np.random.default_rng([seed, 0x666972])
-        self._introduction = Introduction(self._there_ms, self._rtt_ms, self._random)
+        self._introduction = Introduction(self._asked.there_ms, self._asked.rtt_ms, self._random)
 
     def introduce(self, rate_per_s: float) -> pa.Table:
         """Let hosts exchange their first packets, and repeat with new pairs if ``first_packets.another_due``.
@@ -55,7 +55,7 @@ class Certifier:
         Returns:
             The rows of ``first_packets.parquet``, which it also writes.
         """
-        settle_s = self._clock.dilation * (self._rtt_ms + APART_MS) / 1e3
+        settle_s = self._clock.dilation * (self._asked.rtt_ms + APART_MS) / 1e3
         tables = [first_packets.SCHEMA.empty_table()]
         while (slots := self._introduction.next_attempt(rate_per_s, settle_s)) is not None:
             tables.append(self._fill(len(tables), slots))
@@ -138,8 +138,8 @@ class Certifier:
             "src": pairs[:, 0],
             "dst": pairs[:, 1],
             "at_ns": sent_ns,
-            "asked_there_ms": self._there_ms[*pairs.T],
-            "asked_rtt_ms": self._rtt_ms[*pairs.T],
+            "asked_there_ms": self._asked.there_ms[*pairs.T],
+            "asked_rtt_ms": self._asked.rtt_ms[*pairs.T],
         }
         rtt_ms = pa.array((received_ns - sent_ns) / 1e6, mask=absent | (received_ns == 0))
         return {who + name: pa.array(values, mask=absent) for name, values in found.items()} | {f"{who}rtt_ms": rtt_ms}

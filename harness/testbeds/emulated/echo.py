@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated.dataplane.netns import entered
+from harness.machine.netns import entered
 
 PACKET_BYTES = 84
 """Length of an echo request: the IPv4 header (20), the ICMP header (8) and ping's usual 56 bytes."""

@@ -20,9 +20,8 @@ import msgspec
 from msgspec import Struct
 
 from harness.errors import TestbedError
+from harness.machine.child import Child, unwrap
 from harness.machine.scheduling import PAUSER_PRIORITY
-from harness.testbeds.emulated.child import Child
-from harness.testbeds.emulated.dataplane.commands import unwrap
 from harness.testbeds.emulated.host_processes import find_processes
 from peer.files import LOGS_FOLDER
 from peer.runtime.clock import Clock

@@ -16,7 +16,7 @@ import struct
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,8 @@ from harness.errors import TestbedError, describe_status
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets, Instants
 from metrics.rundir.parquet import labelled
 from peer.runtime.clock import UNDILATED, Clock
-from topologies.model import DOWN, UP, Underlay
+from topologies.model import Matrix
+from topologies.network import Network
 
 GRACE_MS = 1000.0
 """Time after the configured RTT after which a probe without a reply counts as lost."""
@@ -62,26 +63,27 @@ SCHEMA = pa.schema(
 )
 """``achieved.parquet``; docs/results.md explains the columns."""
 
-Matrix = npt.NDArray[np.float64]
 Columns = dict[str, npt.NDArray[Any]]
 
 
-def asked_there_ms(underlay: Underlay) -> Matrix:
-    """Return (n, n) configured one-way delays of a probe: the pair's, and two access links'."""
-    with np.errstate(divide="ignore"):
-        passage_ms = np.where(underlay.rate_mbit > 0, PACKET_BYTES * 8 / 1000 / underlay.rate_mbit, 0.0)
-    return np.asarray(underlay.delay_ms + passage_ms[UP][:, None] + passage_ms[DOWN][None, :])
+class AskedOfProbes(NamedTuple):
+    """What is asked of the probes of every directed pair of hosts, as (n, n) matrices.
 
+    Attributes:
+        there_ms: configured one-way delays of a request, with the time to send it over access links.
+        rtt_ms: configured RTTs: the delays of both directions.
+        jitter_ms: configured standard deviations of RTTs: of two independent one-way delays.
+    """
 
-def asked_rtt_ms(underlay: Underlay) -> Matrix:
-    """Return (n, n) configured RTTs of a probe: both one-way delays; 0 from a host to itself."""
-    there_ms = asked_there_ms(underlay)
-    return np.asarray(there_ms + there_ms.T)
+    there_ms: Matrix
+    rtt_ms: Matrix
+    jitter_ms: Matrix
 
-
-def asked_jitter_ms(underlay: Underlay) -> Matrix:
-    """Return (n, n) configured standard deviations of RTTs: of two independent one-way delays."""
-    return np.hypot(underlay.jitter_ms, underlay.jitter_ms.T)
+    @classmethod
+    def of(cls, network: Network) -> Self:
+        """Return what a network asks of them."""
+        there_ms, jitter_ms = network.crossings_ms(PACKET_BYTES), network.asked_of_pairs().jitter_ms
+        return cls(there_ms, there_ms + there_ms.T, np.hypot(jitter_ms, jitter_ms.T))
 
 
 def interleave(pairs: int, packets: int, rate_per_s: float, apart_ns: float) -> tuple[Instants, Instants]:
@@ -107,7 +109,7 @@ class Prober:
 
     def __init__(
         self,
-        underlay: Underlay,
+        network: Network,
         netns: Sequence[str],
         addresses: Sequence[str],
         epoch_offset_ns: int,
@@ -122,9 +124,7 @@ class Prober:
         Raises:
             TestbedError: the process could not open its sockets.
         """
-        self._asked_there_ms = asked_there_ms(underlay)
-        self._asked_rtt_ms = asked_rtt_ms(underlay)
-        self._asked_jitter_ms = asked_jitter_ms(underlay)
+        self._asked = AskedOfProbes.of(network)
         self._epoch_offset_ns = epoch_offset_ns
         self._clock = clock
         self._random = np.random.default_rng(seed)
@@ -159,13 +159,13 @@ class Prober:
             The rows, which are also kept for ``write``.
         """
         if pairs is None:
-            pairs = np.argwhere(~np.eye(len(self._asked_rtt_ms), dtype=bool))
+            pairs = np.argwhere(~np.eye(len(self._asked.rtt_ms), dtype=bool))
         order = self._random.permutation(len(pairs))
         parts = np.split(order, np.array(FEELERS) // packets_per_pair)
         instants = [self._repeat(pairs[part], packets_per_pair, pace()) for part in parts if len(part)]
         sent, received = (np.concatenate(rows, axis=1) for rows in zip(*instants, strict=True))
         back = np.argsort(order)
-        without = np.zeros_like(self._asked_jitter_ms)
+        without = np.zeros_like(self._asked.jitter_ms)
         return self._keep(phase, pairs, without, sent[:, back], received[:, back], attempt)
 
     def exchange(self, pairs: npt.NDArray[np.int64], due_ns: Instants) -> tuple[Instants, Instants]:
@@ -184,7 +184,7 @@ class Prober:
 
     def start_sampling(self, rate_per_s: float, duration_s: float) -> None:
         """Start to probe random pairs at equal intervals, until ``stop_sampling`` or the end of the duration."""
-        hosts = len(self._asked_rtt_ms)
+        hosts = len(self._asked.rtt_ms)
         count = max(int(rate_per_s * duration_s), 0)
         source = self._random.integers(hosts, size=count)
         destination = (source + self._random.integers(1, hosts, size=count)) % hosts
@@ -199,7 +199,7 @@ class Prober:
         sent, received = self._instants(self._grace_ns(jittered=True) / 1e9)
         asked = sent > 0
         pairs, sent, received = self._sampled[asked], sent[asked][None], received[asked][None]
-        return self._keep(phase, pairs, self._asked_jitter_ms, sent, received)
+        return self._keep(phase, pairs, self._asked.jitter_ms, sent, received)
 
     def write(self, path: Path) -> None:
         """Write all rows, in order of their phases."""
@@ -217,14 +217,14 @@ class Prober:
 
     def _repeat(self, pairs: npt.NDArray[Any], packets: int, rate_per_s: float) -> tuple[Instants, Instants]:
         """Send the packets of each pair; return ``(packets, pairs)`` instants."""
-        apart_ns = self._clock.real_s(self._asked_rtt_ms.max() + APART_MS) * 1e6
+        apart_ns = self._clock.real_s(self._asked.rtt_ms.max() + APART_MS) * 1e6
         order, due_ns = interleave(len(pairs), packets, rate_per_s, apart_ns)
         sent, received = self.exchange(np.tile(pairs, (packets, 1))[order], due_ns)
         back = np.argsort(order)
         return sent[back].reshape(packets, -1), received[back].reshape(packets, -1)
 
     def _grace_ns(self, *, jittered: bool) -> int:
-        longest_ms = (self._asked_rtt_ms + (6 * self._asked_jitter_ms if jittered else 0)).max()
+        longest_ms = (self._asked.rtt_ms + (6 * self._asked.jitter_ms if jittered else 0)).max()
         return int(self._clock.real_s(longest_ms + GRACE_MS) * 1e6)
 
     def _instants(self, within_s: float) -> tuple[Instants, Instants]:
@@ -279,8 +279,8 @@ class Prober:
             "phase": np.full(len(pairs), phase),
             "attempt": np.full(len(pairs), attempt),
             "at_ns": sent[0],
-            "asked_there_ms": self._asked_there_ms[source, destination],
-            "asked_rtt_ms": self._asked_rtt_ms[source, destination],
+            "asked_there_ms": self._asked.there_ms[source, destination],
+            "asked_rtt_ms": self._asked.rtt_ms[source, destination],
             "asked_jitter_ms": jitter_ms[source, destination],
             "first_rtt_ms": first_ms,
             "next_rtt_ms": next_ms,

@@ -7,7 +7,6 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import msgspec
-import numpy as np
 
 from harness.deployment.agents import Site, emulated_sites
 from harness.errors import TestbedError
@@ -44,7 +43,6 @@ from metrics.rundir import AppliedChange, write_file
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, FAULTS_FILE, PRESSURE_FILE, WORK_FOLDER
 from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import Clock
-from topologies.model import Matrix
 from topologies.timeline import Change, instants_of
 
 LOOPBACK = "127.0.0.1"
@@ -60,7 +58,7 @@ class EmulatedTestbed:
 
     def __init__(self, planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
         self._plan = plan = planned.plan
-        self._underlay = planned.underlay
+        self._network = planned.network
         self._changes = planned.changes
         self._zero_ns = 0
         self._run_dir = run_dir
@@ -90,8 +88,8 @@ class EmulatedTestbed:
         sampled = choose_hosts(self._plan.seed, len(netns), self._plan.experiment.capture.checked_hosts)
         self._host_captures = HostCaptures({host: netns[host] for host in sampled}, self._run_dir, clock=self._clock)
         self._pace = Pace(self._plane)
-        self._prober = Prober(self._underlay, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
-        self._certifier = Certifier(self._prober, self._underlay, self._run_dir, self._plan.seed, self._clock)
+        self._prober = Prober(self._network, netns, wan_ips, self._epoch_offset_ns, self._plan.seed, self._clock)
+        self._certifier = Certifier(self._prober, self._network, self._run_dir, self._plan.seed, self._clock)
         self._sshd = self._start_sshd()
         self._pressure.start()
         if any(change.paused for change in self._changes):
@@ -104,7 +102,7 @@ class EmulatedTestbed:
         assert name is not None, "every emulated testbed names a data plane"
         make: PlaneMaker = resolve_name(PLANES[name].make)
         late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
-        return make(self._underlay, self._plan.seed, self._run_dir, PLANE_METRICS, self._clock.dilation, late_ns)
+        return make(self._network, self._plan.seed, self._run_dir, PLANE_METRICS, self._clock.dilation, late_ns)
 
     def _start_sshd(self) -> SshServer:
         """Start sshd with a work folder on the run directory's disk: long runs could fill the memory.
@@ -134,19 +132,19 @@ class EmulatedTestbed:
 
     def probe(self, moment: Moment) -> None:
         """Introduce hosts to each other, then sweep all pairs without jitter, to measure the data plane's own error."""
-        underlay = self._underlay
-        jittered = bool(underlay.jitter_ms.any())
+        network = self._network
+        jittered = network.jitter_ms is not None
         if jittered:
-            self._set_jitter(np.zeros_like(underlay.jitter_ms))
+            self._plane.apply(PairsChange(network.without_jitter()))
         experiment = self._plan.experiment
         if moment == "before":
             self._certifier.introduce(self._pace())
         limits = msgspec.to_builtins(experiment.verdict)
         rows = self._certifier.sweep(moment, experiment.probes.packets_per_pair, self._pace, limits)
         if jittered:
-            self._set_jitter(underlay.jitter_ms)
+            self._plane.apply(PairsChange(network))
         unanswered = rows.num_rows - rows["rtt_ms"].drop_null().length()
-        if unanswered and not underlay.loss_ratio.any():
+        if unanswered and network.loss_ratio is None:
             self._problems.append(
                 ("suspect", f"{unanswered} of {rows.num_rows} pairs gave no answer to probes {moment} the workload")
             )
@@ -254,10 +252,6 @@ class EmulatedTestbed:
             yield
         except TestbedError as error:
             self._problems.append(("invalid", str(error)))
-
-    def _set_jitter(self, jitter_ms: Matrix) -> None:
-        underlay = self._underlay
-        self._plane.apply(PairsChange(underlay.delay_ms, jitter_ms, underlay.loss_ratio))
 
 
 def merge_applied(parts: Iterable[tuple[Sequence[Change], Sequence[int]]], zero_ns: int) -> list[AppliedChange]:

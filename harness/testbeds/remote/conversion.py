@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct
 
-from harness.testbeds.emulated.dataplane.pcapng import (
+from harness.planes.pcapng import (
     INBOUND,
     OUTBOUND,
     PacketForms,

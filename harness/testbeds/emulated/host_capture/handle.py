@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated.child import Child
+from harness.machine.child import Child
 from harness.testbeds.emulated.host_capture.process import Order
 from metrics.rundir.files import HOST_CAPTURE_FILE
 from peer.files import LOGS_FOLDER

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, section_header, statistics
+from harness.planes.pcapng import PacketForms, interface, section_header, statistics
 from harness.testbeds.emulated.host_capture.ring import RETIRE_MS, PacketRing
 from peer.runtime.clock import Clock
 

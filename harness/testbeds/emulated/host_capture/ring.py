@@ -14,8 +14,8 @@ import struct
 from collections.abc import Iterator
 
 from harness.errors import TestbedError
-from harness.testbeds.emulated.dataplane.netns import entered
-from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from harness.machine.netns import entered
+from harness.planes.pcapng import INBOUND, OUTBOUND
 
 RETIRE_MS = 50
 """Time after which the kernel hands over a block that is not full."""

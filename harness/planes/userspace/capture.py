@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 from struct import unpack_from
 
-from harness.testbeds.emulated.dataplane.pcapng import PacketForms, interface, section_header, statistics
+from harness.planes.pcapng import PacketForms, interface, section_header, statistics
 
 GROUP_HOSTS = 32
 """Hosts that share a file: the analysis is spread over files, and all records of a host are in one file."""

@@ -1,4 +1,4 @@
-"""The forwarding process: ``python -m harness.testbeds.emulated.dataplane.process CONTROL_FD MEMORY_FD``.
+"""The forwarding process: ``python -m harness.planes.userspace.process CONTROL_FD MEMORY_FD``.
 
 It has one loop and one thread. It sleeps until a frame is due or a device is readable, with a precision of
 microseconds: ``select`` on the epoll descriptor has a finer timeout than epoll's milliseconds. It has real-time
@@ -20,17 +20,19 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from harness.errors import TestbedError
+from harness.machine.child import unwrap
 from harness.machine.scheduling import PLANE_PRIORITY
 from harness.planes.plane import FinalCounters
-from harness.testbeds.emulated.dataplane import commands, gauges, lateness, tun
-from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
-from harness.testbeds.emulated.dataplane.commands import CaptureTally, Reply
-from harness.testbeds.emulated.dataplane.faults import make_forwarder, make_network
-from harness.testbeds.emulated.dataplane.forwarder import Forwarder
-from harness.testbeds.emulated.dataplane.intake import LOOK_NS, Burst
-from harness.testbeds.emulated.dataplane.links import AccessLink
-from harness.testbeds.emulated.dataplane.upcoming import Upcoming
+from harness.planes.userspace import commands, gauges, lateness, tun
+from harness.planes.userspace.capture import CaptureRecorder
+from harness.planes.userspace.commands import CaptureTally, Reply
+from harness.planes.userspace.faults import emulate, make_forwarder
+from harness.planes.userspace.forwarder import Forwarder
+from harness.planes.userspace.intake import LOOK_NS, Burst
+from harness.planes.userspace.links import AccessLink
+from harness.planes.userspace.upcoming import Upcoming
 from peer.runtime.clock import UNDILATED, Clock
+from topologies.network import Link
 from topologies.timeline import decode_changes
 
 TICK_NS = 5_000_000
@@ -186,12 +188,11 @@ class Plane:
             self._control.send(commands.encode(reply))
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
-        asked = commands.unwrap_matrices(descriptors[0])
-        network = make_network(asked, command.seed, command.fault, command.jitter_correlation_ms)
+        network = emulate(commands.unwrap_network(descriptors[0]), command.seed, command.fault)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device)
-            network.add(link, port.address, *command.access[port.host])
+            network.add(link, port.address)
             self._links[device] = link
             self._poll.register(device, select.EPOLLIN)
         self._devices = [port.device for port in command.ports]
@@ -205,12 +206,12 @@ class Plane:
 
     def _set_pair(self, command: commands.SetPair, _: list[int]) -> Reply:
         change = command.change
-        values = (change.delay_ms, change.jitter_ms, change.loss_ratio)
-        self.forwarder.network.set_pair(change.source, change.destination, values)
+        link = Link(change.delay_ms, change.jitter_ms, change.loss_ratio)
+        self.forwarder.network.set_pair(change.source, change.destination, link)
         return Reply()
 
     def _set_pairs(self, _: commands.SetPairs, descriptors: list[int]) -> Reply:
-        self.forwarder.network.set_pairs(commands.unwrap_matrices(descriptors[0]))
+        self.forwarder.network.set_pairs(commands.unwrap_network(descriptors[0]))
         return Reply()
 
     def _set_access(self, command: commands.SetAccess, _: list[int]) -> Reply:
@@ -220,7 +221,7 @@ class Plane:
 
     def _schedule(self, command: commands.Schedule, descriptors: list[int]) -> Reply:
         self.forwarder.network.set_zero(command.zero_ns)
-        changes = decode_changes(commands.unwrap(descriptors[0]))
+        changes = decode_changes(unwrap(descriptors[0]))
         self._upcoming = Upcoming(changes, len(self._links), command.zero_ns)
         return Reply()
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from harness.testbeds.emulated.dataplane.forwarder import READ_BURST, Forwarder
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
-from topologies.jitter import CORRELATION_MS
-from topologies.model import Matrix
+from harness.planes.userspace.forwarder import READ_BURST, Forwarder
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
+from topologies.network import Network
 
 _TCP = b"\x06"
 
@@ -49,8 +48,8 @@ class Firsts:
 class LateFirstsNetwork(EmulatedNetwork):
     """A network with that fault. Only first frames look up their route, so later ones cost nothing."""
 
-    def __init__(self, asked: Matrix, seed: int, fault: LateFirsts, correlation_ms: float = CORRELATION_MS) -> None:
-        super().__init__(asked, seed, correlation_ms)
+    def __init__(self, network: Network, seed: int, fault: LateFirsts) -> None:
+        super().__init__(network, seed)
         self._firsts = Firsts(fault)
 
     def connect(self, source: int, address: bytes) -> Pair:
@@ -196,13 +195,11 @@ class UnaskedDropsForwarder(Forwarder):
         return super()._admit(now_ns, link, frame)
 
 
-def make_network(
-    asked: Matrix, seed: int, fault: Fault | None, correlation_ms: float = CORRELATION_MS
-) -> EmulatedNetwork:
-    """Return a network, with the fault if it is one of networks."""
+def emulate(network: Network, seed: int, fault: Fault | None) -> EmulatedNetwork:
+    """Return the emulated network, with the fault if it is one of networks."""
     if isinstance(fault, LateFirsts):
-        return LateFirstsNetwork(asked, seed, fault, correlation_ms)
-    return EmulatedNetwork(asked, seed, correlation_ms)
+        return LateFirstsNetwork(network, seed, fault)
+    return EmulatedNetwork(network, seed)
 
 
 def make_forwarder(

@@ -1,4 +1,4 @@
-"""The capture writer: ``python -m harness.testbeds.emulated.dataplane.writer FD=PATH...``.
+"""The capture writer: ``python -m harness.planes.userspace.writer FD=PATH...``.
 
 It moves the content of each pipe to its file until the pipe ends. The kernel moves the bytes, not this process.
 """

@@ -8,8 +8,8 @@ The bound is too low only for a frame that should have ended a sleep if the loop
 its sleep: by less than ``LOOK_NS + PROMPT_NS``, since it never sleeps longer than ``LOOK_NS``.
 """
 
-from harness.testbeds.emulated.dataplane.lateness import BUCKETS
-from harness.testbeds.emulated.dataplane.links import AccessLink
+from harness.planes.userspace.lateness import BUCKETS
+from harness.planes.userspace.links import AccessLink
 
 LOOK_NS = 1_000_000
 """The longest sleep of the loop, in ns of virtual time."""

@@ -7,12 +7,12 @@ that tests run the same code with a simulated clock.
 from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 
+from harness.planes.pcapng import INBOUND, OUTBOUND
 from harness.planes.plane import DROP_CAUSES, Counters
-from harness.testbeds.emulated.dataplane.capture import CaptureRecorder
-from harness.testbeds.emulated.dataplane.intake import Burst, Intake
-from harness.testbeds.emulated.dataplane.lateness import BUCKETS, bucket
-from harness.testbeds.emulated.dataplane.links import AccessLink, EmulatedNetwork, Pair
-from harness.testbeds.emulated.dataplane.pcapng import INBOUND, OUTBOUND
+from harness.planes.userspace.capture import CaptureRecorder
+from harness.planes.userspace.intake import Burst, Intake
+from harness.planes.userspace.lateness import BUCKETS, bucket
+from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from topologies.timeline import Reach
 
 FRAME_BYTES = 65_535

@@ -16,8 +16,8 @@ import subprocess
 from pathlib import Path
 
 from harness.errors import TestbedError
+from harness.machine.netns import entered
 from harness.planes.plane import Port
-from harness.testbeds.emulated.dataplane.netns import entered
 
 TUN_PATH = "/dev/net/tun"
 QUEUE_FRAMES = 10_000

@@ -1,33 +1,28 @@
 """The handle's commands to the forwarding process: JSON, one message per packet of a sequenced Unix socket.
 
-Matrices and pipes are passed as descriptors with the message. The answer to every command is a ``Reply``.
+Networks and pipes are passed as descriptors with the message. The answer to every command is a ``Reply``.
 """
 
 import io
-import os
 
 import msgspec
 import numpy as np
 from msgspec import Struct
 
+from harness.machine.child import unwrap, wrap
 from harness.planes.plane import AccessChange, Counters, FinalCounters, PairChange, Port
-from harness.testbeds.emulated.dataplane.faults import Fault
-from topologies.model import Matrix
-from topologies.network import Link
+from harness.planes.userspace.faults import Fault
+from topologies.model import between
+from topologies.network import AskedOfPairs, Network
 
 MESSAGE_BYTES = 1 << 20
 MAX_DESCRIPTORS = 64
 
 
 class Attach(Struct, frozen=True, tag=True):
-    """Make the devices. ``access`` has each host's link up and down.
-
-    Descriptor: the matrices delay_ms, jitter_ms, loss_ratio.
-    """
+    """Make the devices. Descriptor: the network."""
 
     ports: tuple[Port, ...]
-    access: tuple[tuple[Link, Link], ...]
-    jitter_correlation_ms: float
     seed: int
     time_dilation: float
     late_ns: int
@@ -41,7 +36,7 @@ class SetPair(Struct, frozen=True, tag=True):
 
 
 class SetPairs(Struct, frozen=True, tag=True):
-    """Change all pairs. Descriptor: the matrices delay_ms, jitter_ms, loss_ratio."""
+    """Change all pairs. Descriptor: a network with their values."""
 
 
 class SetAccess(Struct, frozen=True, tag=True):
@@ -101,29 +96,23 @@ decode_command = msgspec.json.Decoder(Command).decode
 decode_reply = msgspec.json.Decoder(Reply).decode
 
 
-def wrap(content: bytes | memoryview) -> int:
-    """Write what is too long for a message into a file in memory, and return its descriptor."""
-    descriptor = os.memfd_create("attached")
-    with open(descriptor, "wb", closefd=False) as file:
-        file.write(content)
-    return descriptor
-
-
-def unwrap(descriptor: int) -> bytes:
-    """Read what ``wrap`` has written, and close the file."""
-    with open(descriptor, "rb") as file:
-        file.seek(0)
-        return file.read()
-
-
-def wrap_matrices(*matrices: Matrix) -> int:
-    """Write matrices into a file in memory and return its descriptor."""
+def wrap_network(network: Network) -> int:
+    """Write a network into a file in memory and return its descriptor. Matrices of zeros are left out."""
+    names = ("size", "rate_mbit", "queue_ms", "jitter_correlation_ms")
+    arrays = {name: np.array(getattr(network, name)) for name in names}
+    arrays |= {name: matrix for name, matrix in network.asked_of_pairs()._asdict().items() if matrix.any()}
     content = io.BytesIO()
-    np.save(content, np.stack(matrices))
+    np.savez(content, allow_pickle=False, **arrays)
     return wrap(content.getbuffer())
 
 
-def unwrap_matrices(descriptor: int) -> Matrix:
-    """Read (3, n, n) matrices from such a descriptor, and close it."""
-    stacked: Matrix = np.load(io.BytesIO(unwrap(descriptor)))
-    return stacked
+def unwrap_network(descriptor: int) -> Network:
+    """Read a network from such a descriptor, and close it."""
+    with np.load(io.BytesIO(unwrap(descriptor))) as found:
+        zeros = between(int(found["size"]), 0.0)
+        return Network.of_pairs(
+            AskedOfPairs(*(found.get(name, zeros) for name in AskedOfPairs._fields)),
+            rate_mbit=found["rate_mbit"].tolist(),
+            queue_ms=found["queue_ms"].tolist(),
+            jitter_correlation_ms=float(found["jitter_correlation_ms"]),
+        )

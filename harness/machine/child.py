@@ -1,4 +1,4 @@
-"""A process of the testbed that runs a module until its standard input ends."""
+"""A process that runs a module until its standard input ends, and files in memory that it shares with this one."""
 
 import os
 import select
@@ -12,7 +12,7 @@ from harness.interpreter import python_command
 END_S = 60.0
 """How long a process may take to answer, and to end."""
 
-_ROOT = Path(__file__).parents[3]
+_ROOT = Path(__file__).parents[2]
 
 
 class Child:
@@ -103,3 +103,18 @@ class Child:
 
     def _describe(self, status: int) -> str:
         return f"{describe_status(status)}; {self.last_words}"
+
+
+def wrap(content: bytes | memoryview) -> int:
+    """Write what is too long for a message into a file in memory, and return its descriptor."""
+    descriptor = os.memfd_create("attached")
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    return descriptor
+
+
+def unwrap(descriptor: int) -> bytes:
+    """Read what ``wrap`` has written, and close the file."""
+    with open(descriptor, "rb") as file:
+        file.seek(0)
+        return file.read()

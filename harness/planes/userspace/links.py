@@ -7,15 +7,14 @@ without loss and jitter draws nothing, so its first frame need not compute where
 """
 
 import socket
-from collections.abc import Sequence
+from functools import reduce
 
 import numpy as np
 
 from topologies.draws import TABLE_MASK, TABLE_SIZE, start_of_pair
-from topologies.jitter import CORRELATION_MS, Jitter, JitterProcess
-from topologies.model import Matrix
-from topologies.network import Link
-from topologies.timeline import Reach
+from topologies.jitter import Jitter, JitterProcess
+from topologies.network import Asked, Link, Network, ask_path
+from topologies.timeline import Reach, link_with
 
 MS_NS = 1_000_000
 
@@ -116,8 +115,8 @@ class Pair:
         self.jitter: JitterProcess | None = None
         self.uneven = False
 
-    def set(self, asked: Link, draws: Draws) -> None:
-        """Take delay, jitter and loss from a link.
+    def set(self, asked: Asked, draws: Draws) -> None:
+        """Take what is asked of its packets.
 
         Where the draws begin depends only on the seed and on the pair: a pair that gets its loss or jitter late draws
         the same as one that had it from the start.
@@ -127,6 +126,7 @@ class Pair:
         self.jitter = draws.jitter.process(*ends, asked.delay_ms, asked.jitter_ms) if asked.jitter_ms else None
         self.loss_ratio = asked.loss_ratio
         self.uneven = bool(asked.jitter_ms or asked.loss_ratio)
+        self.dead_end = "cut" if asked.is_cut else None
         if asked.loss_ratio and not self.stride:
             self.cursor, self.stride, _ = start_of_pair(draws.seed, *ends)
 
@@ -155,17 +155,17 @@ class Route(dict[bytes, Pair]):
 class EmulatedNetwork:
     """All hosts' links, and the configuration of every pair."""
 
-    def __init__(self, asked: Matrix, seed: int, correlation_ms: float = CORRELATION_MS) -> None:
+    def __init__(self, network: Network, seed: int) -> None:
         """Start without hosts.
 
         Args:
-            asked: (3, n, n) delay_ms, jitter_ms and loss_ratio from row to column.
+            network: what is asked of packets.
             seed: of loss and jitter.
-            correlation_ms: of jitter.
         """
         self.links: list[AccessLink] = []
-        self.draws = Draws(seed, correlation_ms)
-        self._asked = asked
+        self.draws = Draws(seed, network.jitter_correlation_ms)
+        self._network = network
+        self._own: dict[tuple[int, int], Link] = {}
         self._addresses: list[bytes] = []
         self._host_of: dict[bytes, int] = {}
         nobody = AccessLink(-1, -1)
@@ -175,13 +175,14 @@ class EmulatedNetwork:
         self._access: list[tuple[Link, Link]] = []
         self._changes: tuple[Reach, ...] = ()
 
-    def add(self, link: AccessLink, address: str, up: Link = UNLIMITED, down: Link = UNLIMITED) -> None:
-        """Add a host, whose link gets rates and queues up and down, by the address at which others reach it."""
+    def add(self, link: AccessLink, address: str) -> None:
+        """Add a host by the address at which others reach it; its link gets the rates and queues of the network."""
         earlier = Route(link.host)
         link.route.network = earlier.network = self
         self.links.append(link)
         self._earlier.append(earlier)
-        self._access.append((up, down))
+        up, down = self._network.access(link.host)
+        self._access.append((self._network.link(up), self._network.link(down)))
         self._set_rates(link.host)
         self._addresses.append(socket.inet_aton(address))
         self._host_of[self._addresses[-1]] = link.host
@@ -194,23 +195,31 @@ class EmulatedNetwork:
         pair = self._earlier[source].pop(address, None)
         if pair is None:
             pair = Pair(self.links[source], self.links[destination])
-        asked = Link(*self._asked[:, source, destination].tolist())
-        for each in self._changes:
-            if each.reaches_pair(source, destination):
-                asked = each.change.alter(asked)
-        pair.set(asked, self.draws)
-        pair.dead_end = "cut" if asked.is_cut else None
+        pair.set(self._ask(source, destination), self.draws)
         self.links[source].route[address] = pair
         return pair
 
-    def set_pair(self, source: int, destination: int, values: Sequence[float]) -> None:
-        """Change a pair's delay_ms, jitter_ms and loss_ratio."""
-        self._asked[:, source, destination] = values
+    def _ask(self, source: int, destination: int) -> Asked:
+        """Return what is asked of a pair now."""
+        network, own = self._network, self._own.get((source, destination))
+        if own is not None:
+            changes = (each.change for each in self._changes if each.reaches_pair(source, destination))
+            return ask_path([reduce(lambda link, change: change.alter(link), changes, own)])
+        for each in self._changes:
+            if each.reaches_pair(source, destination):
+                numbers = network.inner_path(source, destination)
+                return ask_path([link_with(self._changes, network, number) for number in numbers])
+        return network.asked(source, destination)
+
+    def set_pair(self, source: int, destination: int, link: Link) -> None:
+        """Let the packets of a pair cross one link, with this delay, jitter and loss, between the access links."""
+        self._own[source, destination] = link
         self._forget(source, destination)
 
-    def set_pairs(self, asked: Matrix) -> None:
-        """Change all pairs. Each is made again when its next frame comes."""
-        self._asked = asked
+    def set_pairs(self, network: Network) -> None:
+        """Give all pairs the values of another network. Each is made again when its next frame comes."""
+        self._network = network
+        self._own.clear()
         self._forget_all()
 
     def set_access(self, host: int, up: Link, down: Link) -> None:

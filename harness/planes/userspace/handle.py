@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from harness.errors import TestbedError
+from harness.machine.child import Child, wrap
 from harness.planes.plane import (
     AccessChange,
     CaptureCounts,
@@ -20,21 +21,18 @@ from harness.planes.plane import (
     PairsChange,
     Port,
 )
-from harness.testbeds.emulated.child import Child
-from harness.testbeds.emulated.dataplane import commands, gauges
-from harness.testbeds.emulated.dataplane.capture import GROUP_HOSTS
-from harness.testbeds.emulated.dataplane.commands import Command, Reply
-from harness.testbeds.emulated.dataplane.faults import Fault
-from harness.testbeds.emulated.dataplane.forwarder import LATE_NS
+from harness.planes.userspace import commands, gauges
+from harness.planes.userspace.capture import GROUP_HOSTS
+from harness.planes.userspace.commands import Command, Reply
+from harness.planes.userspace.faults import Fault
+from harness.planes.userspace.forwarder import LATE_NS
 from metrics.rundir.files import DATAPLANE_FILE
 from peer.files import LOGS_FOLDER
 from topologies import timeline
-from topologies.model import Matrix, Underlay
 from topologies.network import Network
 
 REPLY_TIMEOUT_S = 60.0
 PIPE_BYTES = 1 << 20
-_PACKAGE = "harness.testbeds.emulated.dataplane"
 _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1 << 24)}
 """For glibc: freed memory of frames is kept for later frames instead of being returned to the kernel."""
 
@@ -42,13 +40,13 @@ _STEADY_HEAP = {"MALLOC_TRIM_THRESHOLD_": str(1 << 30), "MALLOC_TOP_PAD_": str(1
 class UserspacePlane:
     """The userspace plane: three kinds of processes, which this object starts, commands and ends.
 
-    ``dataplane.process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
-    with descriptors (matrices, pipes) attached, and answers each. ``dataplane.monitor`` reads the counters, which the
-    forwarding process publishes in shared memory, and serves and logs them. ``dataplane.writer`` exists during a
+    ``process`` owns one TUN device per host and forwards. It takes one command at a time over a socket pair,
+    with descriptors (networks, pipes) attached, and answers each. ``monitor`` reads the counters, which the
+    forwarding process publishes in shared memory, and serves and logs them. ``writer`` exists during a
     capture and copies the records from pipes to files. So forwarding never waits for a disk or a scrape. ``lost``
     reports processes that ended early; without the forwarding process the next command fails.
 
-    Hosts are numbered as in the underlay. Every method can raise ``TestbedError``.
+    Hosts are numbered as in the network. Every method can raise ``TestbedError``.
 
     Attributes:
         complaints: one sentence per process that did not end as expected.
@@ -56,7 +54,7 @@ class UserspacePlane:
 
     def __init__(
         self,
-        underlay: Underlay,
+        network: Network,
         seed: int,
         folder: Path,
         metrics: tuple[str, int] | None = None,
@@ -67,7 +65,7 @@ class UserspacePlane:
         """Start the processes.
 
         Args:
-            underlay: the configured network.
+            network: what is asked of packets.
             seed: seed of loss and jitter.
             folder: folder for ``dataplane.jsonl`` and, in ``logs``, the processes' standard error.
             metrics: address and port for Prometheus; None = not served.
@@ -75,7 +73,7 @@ class UserspacePlane:
             late_ns: frames later than this are counted and recorded as late.
             fault: an injected fault, for tests and benchmarks.
         """
-        self._underlay = underlay
+        self._network = network
         self._seed = seed
         self._time_dilation, self._late_ns = time_dilation, late_ns
         self._fault = fault
@@ -100,20 +98,19 @@ class UserspacePlane:
 
     def attach(self, ports: Sequence[Port]) -> None:
         """Make every host's device, address it, bring it up, and start to forward."""
-        underlay = self._underlay
-        if [port.host for port in ports] != list(range(underlay.size)):
-            raise TestbedError("attach the hosts", f"expected one port for each of {underlay.size} hosts, in order")
-        link = Network.of(underlay).link
-        access = tuple((link(host), link(underlay.size + host)) for host in range(underlay.size))
-        asked = access, underlay.jitter_correlation_ms
-        command = commands.Attach(tuple(ports), *asked, self._seed, self._time_dilation, self._late_ns, self._fault)
-        self._ask_with_matrices(command, underlay.delay_ms, underlay.jitter_ms, underlay.loss_ratio)
+        size = self._network.size
+        if [port.host for port in ports] != list(range(size)):
+            raise TestbedError("attach the hosts", f"expected one port for each of {size} hosts, in order")
+        command = commands.Attach(tuple(ports), self._seed, self._time_dilation, self._late_ns, self._fault)
+        self._ask_with(commands.wrap_network(self._network), command)
 
     def apply(self, change: Change) -> None:
         """Change the network. Frames already in flight keep their due times."""
         match change:
             case PairsChange():
-                self._ask_with_matrices(commands.SetPairs(), change.delay_ms, change.jitter_ms, change.loss_ratio)
+                if change.network.size != self._network.size:
+                    raise TestbedError("set the pairs", f"expected a network of {self._network.size} hosts")
+                self._ask_with(commands.wrap_network(change.network), commands.SetPairs())
             case PairChange():
                 self._check(change.source)
                 self._check(change.destination)
@@ -124,18 +121,14 @@ class UserspacePlane:
 
     def schedule(self, changes: Sequence[timeline.Change], zero_ns: int) -> None:
         """Schedule what faults do to the network; ``zero_ns`` is their zero on the run's clock."""
-        descriptor = commands.wrap(timeline.encode_changes(changes))
-        try:
-            self._ask(commands.Schedule(zero_ns), [descriptor])
-        finally:
-            os.close(descriptor)
+        self._ask_with(wrap(timeline.encode_changes(changes)), commands.Schedule(zero_ns))
 
     def start_capture(self, folder: Path, snaplen_bytes: int, epoch_offset_ns: int) -> None:
         """Record every frame at ingress and at egress, one file per group of hosts; times are virtual + the offset."""
         if self._writer:
             raise TestbedError("start a capture", "one is running")
         folder.mkdir(parents=True, exist_ok=True)
-        groups = range(-(-self._underlay.size // GROUP_HOSTS))
+        groups = range(-(-self._network.size // GROUP_HOSTS))
         self._files = tuple(folder / f"hosts-{group:03d}.pcapng" for group in groups)
         pipes = [_make_pipe() for _ in self._files]
         readers, writers = [list(ends) for ends in zip(*pipes, strict=True)]
@@ -196,14 +189,11 @@ class UserspacePlane:
         return [child for child in (self._process, self._monitor, self._writer) if child]
 
     def _check(self, host: int) -> None:
-        if not 0 <= host < self._underlay.size:
-            raise TestbedError(f"change host {host}", f"expected a host from 0 to {self._underlay.size - 1}")
+        if not 0 <= host < self._network.size:
+            raise TestbedError(f"change host {host}", f"expected a host from 0 to {self._network.size - 1}")
 
-    def _ask_with_matrices(self, command: Command, *matrices: Matrix) -> None:
-        size = (self._underlay.size, self._underlay.size)
-        if any(matrix.shape != size for matrix in matrices):
-            raise TestbedError("set the pairs", f"expected matrices of {size}")
-        descriptor = commands.wrap_matrices(*matrices)
+    def _ask_with(self, descriptor: int, command: Command) -> None:
+        """Send a command with a file in memory, and close the file."""
         try:
             self._ask(command, [descriptor])
         finally:
@@ -227,7 +217,7 @@ class UserspacePlane:
 
     def _start(self, name: str, descriptors: Sequence[int], *arguments: str) -> Child:
         log = self._logs / f"dataplane-{name}.log"
-        return Child(f"the data plane's {name}", f"{_PACKAGE}.{name}", arguments, log, descriptors, _STEADY_HEAP)
+        return Child(f"the data plane's {name}", f"{__package__}.{name}", arguments, log, descriptors, _STEADY_HEAP)
 
 
 def _make_pipe() -> tuple[int, int]:

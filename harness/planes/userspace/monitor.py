@@ -1,4 +1,4 @@
-"""The data plane's reporter: ``python -m harness.testbeds.emulated.dataplane.monitor MEMORY_FD LOG DILATION [...]``.
+"""The data plane's reporter: ``python -m harness.planes.userspace.monitor MEMORY_FD LOG DILATION [...]``.
 
 It reads the forwarding process's counters from shared memory, which does not disturb that process. Once per virtual
 second it writes ``dataplane.jsonl``, and the loop's gaps of that second into ``stalls.jsonl``. Given an address and a
@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from harness.testbeds.emulated.dataplane import gauges, lateness
-from harness.testbeds.emulated.dataplane.gauges import GaugeSnapshot
+from harness.planes.userspace import gauges, lateness
+from harness.planes.userspace.gauges import GaugeSnapshot
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
 from peer.runtime.clock import Clock

@@ -11,8 +11,8 @@ from struct import Struct as Layout
 from msgspec import Struct
 
 from harness.planes.plane import DROP_CAUSES, Counters
-from harness.testbeds.emulated.dataplane.intake import Burst
-from harness.testbeds.emulated.dataplane.lateness import BUCKETS
+from harness.planes.userspace.intake import Burst
+from harness.planes.userspace.lateness import BUCKETS
 
 KINDS = ("gaps", "late", "waits")
 """Kinds of bursts: late ticks, which count as one frame each; frames written late; frames that may have waited long
