@@ -28,7 +28,7 @@ VERBS = {
     "check": "validate an experiment or a study",
     "plan": "print an experiment with every default, and what its run needs",
     "run": "run an experiment, analyse the run and print the verdict",
-    "tables": "compute the tables of a finished run",
+    "tables": "compute the tables of a finished run, or of captures",
     "report": "analyse a finished run and write its report",
     "sweep": "simulate a study's experiments and write its tables and figures",
     "compare": "print runs side by side",

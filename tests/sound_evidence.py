@@ -115,6 +115,7 @@ SOUND = Evidence(
     ),
     host_captures=HostCaptures(3, tuple(HostCounts(host, 700) for host in range(3)), outbound=WAITS, inbound=WAITS),
     accounts=parts.Accounts(tested=60, deviations={"copies were read without an event": 0}),
+    counters=parts.Counters(counters=20, tested=20, failed=0),
     node_sends={0: IN_TIME_NODE, 1: IN_TIME_NODE},
     node_receives={0: IN_TIME_NODE, 1: IN_TIME_NODE},
     node_handlings={0: IN_TIME_NODE, 1: IN_TIME_NODE},

@@ -1,10 +1,10 @@
-"""``trellis tables RUN``: compute the tables of a finished run."""
+"""``trellis tables RUN``: compute the tables of a finished run; with ``--to``, of captures of any hosts."""
 
 import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import ExperimentError
+from harness.errors import ExperimentError, UsageError
 from harness.stages.analysis import add_master_arguments
 from harness.terminal import say
 from metrics.storage import Place, StoreError, local_path, place
@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=place, metavar="RUN", help="directory of a finished run, or its URI (s3://...)")
+    parser.add_argument(
+        "paths",
+        type=place,
+        nargs="+",
+        metavar="RUN",
+        help="directory of a finished run, or its URI (s3://...); with --to, captures and folders of them",
+    )
     add_master_arguments(parser)
     parser.add_argument("--packets", action="store_true", help="also write the packets table, one row per packet")
     parser.add_argument(
@@ -23,16 +29,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="write every table to FOLDER/TABLE.csv; tables that the run has are not computed again",
     )
+    parser.add_argument(
+        "--to",
+        type=local_path,
+        metavar="FOLDER",
+        help="write the tables flows and captures of pcap and pcapng files into an empty or new folder",
+    )
+    parser.add_argument(
+        "--hosts",
+        type=local_path,
+        metavar="CSV",
+        help="with --to: the host of each address, in the columns address and host",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Compute the tables and the summary, and print the verdict. Return 0 whatever the verdict is."""
+    if arguments.to is not None:
+        return _read_captures(arguments)
+    if len(arguments.paths) > 1 or arguments.hosts is not None:
+        raise UsageError("--to FOLDER is missing: it says where the tables of captures go; of runs, name one")
+    return _compute(arguments.paths[0], arguments)
+
+
+def _compute(run_dir: Place, arguments: argparse.Namespace) -> int:
     from harness.stages.analysis import AnalysisError, alone, executor_options
     from metrics.analysis import analyse
     from metrics.rundir import RunDir
     from metrics.tables.schemas import TABLES
 
-    run_dir: Place = arguments.run
     options = executor_options(arguments)
     run = RunDir(run_dir)
     run.require_documents()
@@ -49,6 +74,43 @@ def run(arguments: argparse.Namespace) -> int:
             say(made, *(f"  {reason}" for reason in written.reasons))
         if arguments.csv is not None:
             _export(run, arguments.csv)
+    return 0
+
+
+def _read_captures(arguments: argparse.Namespace) -> int:
+    """Write the tables of captures, and say what they have.
+
+    Raises:
+        UsageError: an option is for runs.
+        ExperimentError: a file cannot be read, or the folder is not empty.
+    """
+    from harness.stages.analysis import executor_options
+    from metrics.executors import opened
+    from metrics.flows.reading import HostsError, list_all, read_hosts
+    from metrics.flows.written import summarise, write_tables
+    from metrics.pcap.files import CaptureError
+
+    if arguments.packets or arguments.csv is not None:
+        raise UsageError("--packets and --csv are for runs: expected none of them with --to")
+    options, folder = executor_options(arguments), arguments.to
+    try:
+        hosts = {} if arguments.hosts is None else read_hosts(arguments.hosts)
+        captures, left_out = list_all(arguments.paths)
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ExperimentError(f"--to {folder}", "expected a new or an empty folder")
+        size = sum(capture.path.stat().st_size for capture in captures)
+        with opened(arguments.master, size, options) as executor:
+            write_tables(executor, captures, hosts, folder)
+    except HostsError as error:
+        raise ExperimentError("--hosts", str(error)) from None
+    except (CaptureError, FileNotFoundError) as error:
+        raise ExperimentError("tables", str(error)) from None
+    except StoreError:
+        raise
+    except OSError as error:
+        raise ExperimentError(str(error.filename or folder), error.strerror or str(error)) from None
+    say(*left_out, f"{folder}: flows.parquet, captures.parquet", *summarise(folder))
     return 0
 
 

@@ -30,6 +30,7 @@ from harness.stages.prometheus import (
     start_prometheus,
     unexplained_failures,
 )
+from harness.stages.samples import fetch_samples, step_s, write_samples
 from harness.stages.supervision import PartLostError, Supervision
 from harness.terminal import printable
 from harness.testbeds.base import (
@@ -46,7 +47,7 @@ from harness.testbeds.base import (
 from harness.testbeds.registry import TESTBEDS
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
-from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, agent_log, exits_file
+from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, SAMPLES_FILE, agent_log, exits_file
 from peer.core.schedule import decode_schedule
 from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
@@ -200,6 +201,8 @@ class Execution:
             yield
             with self.noting("scraping"):
                 self._count_scrapes(server, targets, started_s)
+            with self.noting("the samples were not kept"):
+                self._keep_samples(server, len(targets), started_s)
         finally:
             with self.noting("scraping"):
                 server.stop()
@@ -227,6 +230,16 @@ class Execution:
         interval_s = window.interval_s / self.clock.dilation
         unexplained = unexplained_failures(counts, schedule, places, count_paused(self.changes, nodes, interval_s))
         self.problems += [("suspect", text) for text in judge_scrapes(counts, window, targets, unexplained)]
+
+    def _keep_samples(self, server: Prometheus, targets: int, started_s: float) -> None:
+        """Write what was scraped into the run directory."""
+        spec, span_s = self.plan.experiment.prometheus, (started_s, time.time())
+        batches = fetch_samples(server, span_s, step_s(targets, spec.scrape_interval_s), self._virtual_ns)
+        self.counters["samples"] = write_samples(self.run_dir / SAMPLES_FILE, batches)
+
+    def _virtual_ns(self, epoch_ns: int) -> int:
+        """Return the virtual instant of a real one since the epoch."""
+        return self.clock.virtual_ns(epoch_ns - self.epoch_offset_ns)
 
     def longest_s(self) -> float:
         """Return an upper bound of the recording's length in virtual seconds."""

@@ -33,6 +33,7 @@ from topologies.timeline import Change
 LOOPBACK = "127.0.0.1"
 START_S = 30.0
 STOP_S = 30.0
+QUERY_S = 60.0
 PORTS = 5
 """How many free ports are tried: another program may take a port before the server starts."""
 
@@ -164,19 +165,31 @@ class Prometheus:
         self._process = process
 
     def query(self, expression: str, at_epoch_s: float) -> list[dict[str, Any]]:
-        """Return the result vector of a PromQL expression at an instant (s since the epoch).
+        """Return the result of a PromQL expression at an instant (s since the epoch): a vector, or a range's matrix.
 
         Raises:
             TestbedError: the server refused the expression or does not answer.
         """
-        arguments = urllib.parse.urlencode({"query": expression, "time": f"{at_epoch_s:.3f}"})
+        return list(self._ask("query", {"query": expression, "time": f"{at_epoch_s:.3f}"})["data"]["result"])
+
+    def _ask(self, endpoint: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+        """Return what the server answers, at an endpoint of its API."""
+        asked = " ".join((endpoint, *arguments.values()))
         try:
-            answer = json.loads(_get(f"{self.url}/api/v1/query?{arguments}", self.authorization))
+            url = f"{self.url}/api/v1/{endpoint}?{urllib.parse.urlencode(arguments)}"
+            return json.loads(_get(url, self.authorization, QUERY_S))  # type: ignore[no-any-return]
         except urllib.error.HTTPError as error:
-            raise TestbedError(f"query {expression}", error.read().decode(errors="replace")) from None
+            raise TestbedError(f"ask Prometheus: {asked}", error.read().decode(errors="replace")) from None
         except OSError as error:
-            raise TestbedError(f"query {expression}", str(error)) from None
-        return list(answer["data"]["result"])
+            raise TestbedError(f"ask Prometheus: {asked}", str(error)) from None
+
+    def list_metrics(self) -> list[str]:
+        """Return the names of all metrics that the server has samples of.
+
+        Raises:
+            TestbedError: the server does not answer.
+        """
+        return list(self._ask("label/__name__/values", {})["data"])
 
     def count_scrapes(self, start_epoch_s: float, end_epoch_s: float) -> ScrapeCounts:
         """Count the scrapes in an interval in which all targets should have answered."""
@@ -357,10 +370,10 @@ def _serves(server: Prometheus, data: Path) -> bool:
     return Path(flags["storage.tsdb.path"]) == data
 
 
-def _get(url: str, headers: Mapping[str, str]) -> bytes:
+def _get(url: str, headers: Mapping[str, str], timeout_s: float = 5) -> bytes:
     # Without a proxy: the user's http_proxy must not apply to loopback.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(urllib.request.Request(url, headers=dict(headers)), timeout=5) as answer:
+    with opener.open(urllib.request.Request(url, headers=dict(headers)), timeout=timeout_s) as answer:
         return bytes(answer.read())
 
 

@@ -38,6 +38,20 @@ def copies_accounted(accounts: evidence.Accounts) -> Judgement | Absent:
     return none_of(accounts.tested, sum(found.values()), "copies", detail)
 
 
+@RULES.add("consistency", SUSPECT)
+def counters_traced(counters: evidence.Counters) -> Judgement:
+    """Fails if a peer's `trellis_publications_total`, `trellis_deliveries_total`, `trellis_duplicates_total` or
+    `trellis_relays_total` has at its last scrape a value that is not the number of such events in its trace at any
+    instant from one scrape interval before the scrape to one interval after it. Peers whose trace is incomplete, or
+    that crash, are left out. Not applicable if nothing was scraped.
+
+    The peer counts what it traces. If both differ, lines of the trace or samples are missing, or of another run.
+    """
+    detail = f"{counters.failed:,} counters differ from the traces, the most {counters.worst_counter}"
+    failed = counters.failed
+    return none_of(counters.tested, failed, "events", detail if failed else "", counters.worst, counters.counters)
+
+
 def _judge_nodes(counts: dict[int, evidence.LateCounts], what: str) -> Judgement | Absent:
     """Judge that at no single node more than half of the samples are late; ``what`` says what they are."""
     judged = {node: each for node, each in counts.items() if each.samples >= NODE_SAMPLES}

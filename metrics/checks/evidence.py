@@ -192,6 +192,16 @@ class Accounts(Struct, frozen=True):
     deviations: dict[str, int]  # copies, events or messages, by what is wrong
 
 
+class Counters(Struct, frozen=True):
+    """The peers' Prometheus counters at their last scrapes, against the events in their traces."""
+
+    counters: int  # of peers without crashes and with whole traces
+    tested: int  # those of them that were scraped
+    failed: int  # those that no number of events about then equals
+    worst: int = 0  # by how many events the worst one is off
+    worst_counter: str = ""  # for people
+
+
 class LateCounts(NamedTuple):
     """A node's samples of a delay."""
 
@@ -272,6 +282,7 @@ class Evidence(Struct, frozen=True):
     links: Links | Absent
     host_captures: HostCaptures | Absent
     accounts: Accounts | Absent
+    counters: Counters | Absent
     node_sends: dict[int, LateCounts] | Absent  # of those frames of ``send`` that TCP did not hold back, by sender
     node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
     node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on

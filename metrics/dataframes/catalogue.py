@@ -8,6 +8,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from metrics.rundir.parquet import label, units_of
+from metrics.samples import SAMPLES
 from metrics.tables.exports import MEANINGS as TABLES
 from metrics.tables.exports import schema_of_table
 from metrics.tables.schemas import schema_of
@@ -51,6 +52,7 @@ _RECORDED: Final = {
     "runs": "a row per run: what it was, its verdict, and the schema version of its tables",
     "events": "a row per event that a peer traced",
     "packets": TABLES["packets"],
+    "samples": "a row per value that Prometheus scraped",
 }
 """Those that need no tables."""
 
@@ -62,7 +64,7 @@ MEANINGS: Final = {
 }
 """What a row of each DataFrame is."""
 
-OWN_SCHEMAS: Final = {"runs": RUN_COLUMNS, "events": EVENTS, "streams": STREAMS}
+OWN_SCHEMAS: Final = {"runs": RUN_COLUMNS, "events": EVENTS, "samples": SAMPLES, "streams": STREAMS}
 """The columns of those that are no tables."""
 
 

@@ -12,7 +12,7 @@ from metrics.dataframes.catalogue import DERIVED, RUN_COLUMNS, list_names, schem
 from metrics.dataframes.traces import TraceDataSource
 from metrics.pcap.source import register
 from metrics.rundir import RunDir, RunDirError
-from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE, SUMMARY_FILE, table_file
+from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE, SAMPLES_FILE, SUMMARY_FILE, table_file
 from metrics.storage import Place, StorePath, place
 from metrics.tables.schemas import require_tables
 from peer.files import TRACE_FOLDER
@@ -156,6 +156,8 @@ class OpenRuns(Mapping[str, DataFrame]):
             ahead_ns = {node: clock.monotonic_ns for node, clock in run.clocks.items()}
             reader = self._spark.read.format("trace").option("ahead_ns", json.dumps(ahead_ns))
             return reader.load(str(run.path / TRACE_FOLDER)).to(schema)
+        if name == "samples" and (run.path / SAMPLES_FILE).exists():
+            return self._spark.read.schema(schema).parquet(str(run.path / SAMPLES_FILE))
         if name == "packets" and run.captures:
             reader = self._spark.read.format("pcap").option("epoch_offset_ns", run.manifest.epoch_offset_ns)
             return reader.load(str(run.path / CAPTURE_FOLDER)).to(schema)

@@ -58,17 +58,18 @@ class Records:
 
     def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:
         """The same capture with these packets only."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in _COLUMNS})
+        return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
 
-_COLUMNS = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
+COLUMNS = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap")
+"""The fields of ``Records`` that have a value per packet."""
 
 
 def join(parts: Sequence[Records]) -> Records:
     """The packets of one or more parts of a file in a row; the rest is the first one's."""
     if len(parts) == 1:
         return parts[0]
-    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS}
+    joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
     return replace(parts[0], **joined, unknown_blocks=sum(part.unknown_blocks for part in parts))
 
 

@@ -14,12 +14,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from metrics.executors.shipping import ship_code
+from metrics.flows.reading import FlowTask, list_all, plan_flow_tasks, read_hosts
+from metrics.flows.tables import FLOWS
 from metrics.pcap.files import Capture
 from metrics.pcap.listing import hosts_of, list_captures
 from metrics.pcap.schemas import union_schema
 from metrics.pcap.tables import Reading
 from metrics.pcap.tasks import PARTITION_BYTES, Task, plan_tasks, read_share
 from metrics.pushdown import Chosen, allow_pushdown, choose
+from metrics.storage import place
 
 _BATCH_ROWS = 1 << 17
 _HOSTS: Final = ("host", "vantage_host")
@@ -27,6 +30,9 @@ _HOSTS: Final = ("host", "vantage_host")
 _OPTIONS: Final = frozenset(
     ("path", "tables", "traced", "epoch_offset_ns", "origin_ns", "retransmissions", "parallelism", "partition_bytes")
 )
+_OPTIONS_OF_FLOWS: Final = frozenset(("path", "tables", "hosts", "parallelism"))
+_FLOWS: Final = "flows"
+"""The table that is made of all captures together."""
 
 
 class PcapPartition(InputPartition):
@@ -44,11 +50,40 @@ class PcapDataSource(DataSource):
         return "pcap"
 
     def schema(self) -> StructType:
+        if _wants_flows(self.options):
+            return from_arrow_schema(FLOWS)
         return from_arrow_schema(union_schema(_reading(self.options).tables))
 
-    def reader(self, schema: StructType) -> PcapReader:
+    def reader(self, schema: StructType) -> PcapReader | FlowReader:
         """A reader; Spark calls it once a query."""
-        return PcapReader(dict(self.options.items()))
+        options = dict(self.options.items())
+        return FlowReader(options) if _wants_flows(options) else PcapReader(options)
+
+
+class FlowPartition(InputPartition):
+    """A share of the flows."""
+
+    def __init__(self, task: FlowTask) -> None:
+        self.task = task
+
+
+class FlowReader(DataSourceReader):
+    """Plans the tasks that read flows, and runs them."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        self._path, hosts = options.get("path", ""), options.get("hosts")
+        self._hosts = {} if hosts is None else read_hosts(place(hosts))
+        self._parallelism = int(options.get("parallelism") or os.cpu_count() or 1)
+
+    def partitions(self) -> list[InputPartition]:
+        captures, left_out = list_all([self._path])
+        for said in left_out:
+            warnings.warn(said, stacklevel=2)
+        return [FlowPartition(task) for task in plan_flow_tasks(captures, self._hosts, self._parallelism)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, FlowPartition)
+        yield from partition.task.read().to_batches(_BATCH_ROWS)
 
 
 class PcapReader(DataSourceReader):
@@ -97,10 +132,22 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(PcapDataSource)
 
 
-def _reading(options: Mapping[str, str]) -> Reading:
-    unknown = {key.lower() for key in options} - _OPTIONS
+def _wants_flows(options: Mapping[str, str]) -> bool:
+    """Whether the flows are asked for."""
+    if options.get("tables", "").strip() != _FLOWS:
+        return False
+    _refuse_unknown(options, _OPTIONS_OF_FLOWS)
+    return True
+
+
+def _refuse_unknown(options: Mapping[str, str], known: frozenset[str]) -> None:
+    unknown = {key.lower() for key in options} - known
     if unknown:
-        raise ValueError(f"unknown option {', '.join(sorted(unknown))}: expected some of {', '.join(sorted(_OPTIONS))}")
+        raise ValueError(f"unknown option {', '.join(sorted(unknown))}: expected some of {', '.join(sorted(known))}")
+
+
+def _reading(options: Mapping[str, str]) -> Reading:
+    _refuse_unknown(options, _OPTIONS)
     tables = tuple(each.strip() for each in options.get("tables", "packets").split(",") if each.strip())
     return Reading(
         tables=tables,

@@ -8,6 +8,7 @@ from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
+from metrics.samples import read_samples
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables.schemas import require_tables
@@ -45,6 +46,16 @@ class Run(RunDir):
     def duration_s(self) -> float:
         """The length of the publishing window."""
         return float(self.experiment["workload"]["duration_s"])
+
+    @property
+    def dilation(self) -> float:
+        """Real seconds in a virtual one."""
+        return self.manifest.time_dilation
+
+    @property
+    def scrape_interval_s(self) -> float:
+        """The virtual time between two scrapes of a target."""
+        return float(self.experiment["prometheus"]["scrape_interval_s"]) / self.dilation
 
     @property
     def has_map(self) -> bool:
@@ -92,6 +103,14 @@ class Run(RunDir):
             return None
         counted = last_attempts(achieved)
         return counted.to_pandas().assign(error_ms=rtt_errors_ms(counted))
+
+    def samples(self, metric: str) -> pd.DataFrame | None:
+        """The peers' values of a metric: ``node``, ``ts_ns`` and ``value``; None where nothing was scraped."""
+        samples = read_samples(self.path, [metric])
+        if samples is None:
+            return None
+        rows = samples.select(["node", "ts_ns", "value"]).filter(samples["node"].is_valid())
+        return rows.sort_by([("node", "ascending"), ("ts_ns", "ascending")]).to_pandas()
 
     def host_links(self) -> list[tuple[int, int]]:
         """Pairs of hosts (lower number first) whose nodes are physical neighbours halfway through the publishing."""

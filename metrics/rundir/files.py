@@ -28,6 +28,7 @@ CAPTURE_FOLDER = "capture"
 MACHINE_CAPTURE_FOLDER = "machine_capture"
 HOST_CAPTURE_FILE = "host_capture/hosts.pcapng"
 PROMETHEUS_FOLDER = "prometheus"
+SAMPLES_FILE = f"{PROMETHEUS_FOLDER}/samples.parquet"
 PROMETHEUS_LOG = f"{LOGS_FOLDER}/prometheus.log"
 
 WORK_FOLDER = ".work"

@@ -29,7 +29,8 @@ _BY_NAME: Final[dict[str, str]] = {
             topic_view_components_max""",
         "frames": "frames frames_per_change n_frames",
         "packets": """n_segments n_retx orig_pkts resp_pkts frames_in frames_out frames_late frames_waited dropped sent
-            received packets lost queue_drops""",
+            received packets lost queue_drops orig_packets resp_packets orig_retx_packets resp_retx_packets
+            orig_lost_packets resp_lost_packets orig_unsent_packets resp_unsent_packets""",
         "seconds": "n_seconds",
         "probes": "probes",
     }.items()

@@ -49,6 +49,7 @@ class Found(NamedTuple):
     links: parts.Links | None
     host_captures: HostCaptures | None
     accounts: AccountEvidence
+    counters: parts.Counters | Absent
 
 
 def gather(
@@ -96,6 +97,7 @@ def gather(
         clocks=_clocks(run, hops.clocks, measured),
         host_captures=_unsampled(run) if found.host_captures is None else found.host_captures,
         accounts=found.accounts.accounts,
+        counters=found.counters,
         emulation=read_emulation(run, pairs_in_time(run)),
         changes=read_changes(run),
         measured=measured,

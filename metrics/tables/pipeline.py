@@ -26,6 +26,7 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables import (
     accounts,
     churn,
+    counters,
     deliveries,
     dimensions,
     disclosures,
@@ -103,6 +104,7 @@ class Pipeline:
         in_parallel(
             hops=self._weigh_hops,
             accounts=self._weigh_accounts,
+            counters=self._weigh_counters,
             sharing=self._save_sharing,
             fidelity=self._save_fidelity,
             overlay=self._save_overlay,
@@ -318,8 +320,20 @@ class Pipeline:
         )
         self.accounts = accounts.weigh_accounts(self._executor, sources, self._buckets)
 
+    def _weigh_counters(self) -> None:
+        run, incomplete = self._run, self._staged.incomplete
+        self.counters = counters.weigh_counters(self._executor, run, incomplete, self._staging, self._buckets)
+
     def _save_checks(self) -> None:
-        found = Found(self.messages, self.hops, self.transits, self.links, self.host_captures, self.accounts)
+        found = Found(
+            messages=self.messages,
+            hops=self.hops,
+            transits=self.transits,
+            links=self.links,
+            host_captures=self.host_captures,
+            accounts=self.accounts,
+            counters=self.counters,
+        )
         evidence = gather(self._run, self._staged.states, self._staged.incomplete, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 

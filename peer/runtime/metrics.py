@@ -1,6 +1,9 @@
 """A peer's Prometheus metrics, read from its own counts when they are scraped: counting costs no more."""
 
+import os
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -40,8 +43,18 @@ class _PeerCollector(Collector):
         yield _by_label("trellis_rejects", "Connections closed for what came in.", "reason", dict(counts.rejected))
         for event, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=self._instances.events.get(event, 0))
+        used_s = time.process_time()
+        yield CounterMetricFamily("process_cpu_seconds", "Processor time of the peer's process.", value=used_s)
+        text = "Memory of the peer's process, pages that it shares with others included."
+        yield GaugeMetricFamily("process_resident_memory_bytes", text, value=_resident_bytes())
         yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
         yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
+
+
+def _resident_bytes() -> int:
+    """The resident memory of this process."""
+    pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _by_kind(name: str, text: str, values: dict[int, int]) -> CounterMetricFamily:

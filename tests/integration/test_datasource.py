@@ -17,6 +17,8 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+from metrics.flows.reading import plan_flow_tasks
+from metrics.pcap.listing import list_captures
 from metrics.pcap.schemas import TRACED
 from metrics.pcap.tables import Reading, read_tables
 from peer.core.frames import Data
@@ -74,9 +76,11 @@ def expected(captures: tuple[Path, Path]) -> dict[str, list[object]]:
         for reading in (Reading(("packets",)), Reading(TABLES, traced=str(traced))):
             for name, table in read_tables(path, reading):
                 found.setdefault(name, []).extend(repr(tuple(row.values())) for row in table.to_pylist())
+    flows = [row for task in plan_flow_tasks(list_captures(folder).captures, {}, 2) for row in task.read().to_pylist()]
+    found["flows"] = [repr(tuple(row.values())) for row in flows]
     for name, texts in found.items():
         digests[name] = [len(texts), hashlib.sha256("\n".join(sorted(texts)).encode()).hexdigest()]
-    assert all(digests[name][0] for name in (*TABLES, "packets"))
+    assert all(digests[name][0] for name in (*TABLES, "packets", "flows"))
     return digests
 
 

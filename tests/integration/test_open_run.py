@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -13,6 +14,8 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 from metrics import open_run, open_runs, summary, tables
 from metrics.dataframes import OpenRuns
 from metrics.rundir import RunDir, RunDirError
+from metrics.rundir.files import SAMPLES_FILE
+from metrics.samples import SAMPLES
 from metrics.session import connect_server, session
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
@@ -86,7 +89,7 @@ def test_a_table_has_its_rows_and_units(run: OpenRuns, folder: Path) -> None:
 def test_recordings_are_read_without_tables(spark: SparkSession, folder: Path) -> None:
     fabrication = Fabrication(seed=3)
     raw = open_run(spark, folder / "raw")
-    assert set(raw) == {"runs", "events", "packets"}
+    assert set(raw) == {"runs", "events", "packets", "samples"}
     assert raw.packets.count() == len(fabrication.packets)
     assert raw.events.count() == sum(map(len, fabrication.traces.values()))
     assert raw.packets.where("host = 2").count() == sum(1 for packet in fabrication.packets if packet[1] == 2)
@@ -94,6 +97,21 @@ def test_recordings_are_read_without_tables(spark: SparkSession, folder: Path) -
         _ = raw.hops
     with pytest.raises(AttributeError, match="'nothing'"):
         _ = raw.nothing
+
+
+def test_samples_are_those_of_prometheus(spark: SparkSession, folder: Path) -> None:
+    rows = [(5, "peer", "10.0.0.1:9100", 1, "trellis_sent_bytes_total", [("kind", "data")], 7.0)]
+    rows += [(6, "dataplane", "10.0.0.9:9100", None, "up", [], 1.0)]
+    run_dir = Fabrication(seed=4).write(folder / "scraped", run_id="scraped")
+    (run_dir / SAMPLES_FILE).parent.mkdir()
+    columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), SAMPLES, strict=True)]
+    pq.write_table(pa.table(columns, schema=SAMPLES), run_dir / SAMPLES_FILE)
+    opened = open_run(spark, run_dir)
+    assert sorted(map(tuple, opened.samples.collect())) == [(*row[:5], dict(row[5]), row[6]) for row in rows]
+    [row] = opened.samples.where("labels['kind'] = 'data'").collect()
+    assert row.value == 7
+    assert open_run(spark, folder / "raw").samples.count() == 0
+    assert opened.samples.schema["ts_ns"].metadata["unit"] == "ns"
 
 
 def test_rows_of_several_runs_say_their_run(runs: OpenRuns, run: OpenRuns, folder: Path) -> None:

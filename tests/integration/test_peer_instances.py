@@ -192,6 +192,8 @@ def test_what_comes_while_a_node_is_down_reaches_nobody(tmp_path: Path):
             await net.linked(net.nodes)
             assert not net.events(1, "publish")
             assert registry.get_sample_value("trellis_links") == 1
+            assert registry.get_sample_value("process_cpu_seconds_total") > 0
+            assert registry.get_sample_value("process_resident_memory_bytes") > 1 << 20
             after = registry.get_sample_value("trellis_sent_frames_total", {"kind": "hello"})
             assert after > before > 0, "the counts of all instances are one's own"
 

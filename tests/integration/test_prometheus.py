@@ -22,8 +22,10 @@ from harness.errors import TestbedError
 from harness.experiment.form import Experiment, PrometheusSpec
 from harness.stages.manifest import epoch_offset_ns
 from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
+from harness.stages.samples import fetch_samples, write_samples
 from metrics.prometheus import Target
 from metrics.rundir import Manifest, Phase
+from metrics.samples import read_samples
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
@@ -189,3 +191,33 @@ def test_a_run_without_metrics_and_a_folder_that_is_no_run(tmp_path: Path):
             done = subprocess.run([*argv, "--port", str(port)], capture_output=True, text=True)
             assert (done.returncode, "Traceback" in done.stderr) == (2, False)
             assert problem in done.stderr
+
+
+@sandboxed
+def test_samples_are_copied_whole_whatever_is_asked_for_at_once(tmp_path: Path):
+    registry = CollectorRegistry()
+    sent = Counter("trellis_sent_frames", "frames", ["kind"], registry=registry)
+    for kind, count in (("data", 42), ("hello", 2)):
+        sent.labels(kind).inc(count)
+    start_http_server(9100, "127.0.0.1", registry)
+    start_s = time.time()
+    server = start_prometheus(tmp_path, [Target("peer", "127.0.0.1", 9100, {"node": "3"})], 1)
+    await_series(server, "trellis_sent_frames_total offset 2s")
+    span_s, path = (start_s, time.time()), tmp_path / "prometheus/samples.parquet"
+    tables = []
+    for step in (1.0, 100.0):
+        written = write_samples(path, fetch_samples(server, span_s, step, lambda epoch_ns: epoch_ns - 5))
+        tables.append(read_samples(tmp_path, ["trellis_sent_frames_total", "up", "scrape_samples_scraped"]))
+    server.stop()
+    assert sorted(map(str, tables[0].to_pylist())) == sorted(map(str, tables[1].to_pylist()))
+    rows = tables[1].to_pylist()
+    assert 0 < len(rows) < written
+    assert {(row["metric"], tuple(row["labels"]), row["value"]) for row in rows} == {
+        ("trellis_sent_frames_total", (("kind", "data"),), 42.0),
+        ("trellis_sent_frames_total", (("kind", "hello"),), 2.0),
+        ("up", (), 1.0),
+    }
+    assert {(row["job"], row["instance"], row["node"]) for row in rows} == {("peer", "127.0.0.1:9100", 3)}
+    assert all((row["ts_ns"] + 5) % 1_000_000 == 0 for row in rows)
+    instants = [row["ts_ns"] for row in rows if row["metric"] == "up"]
+    assert len(set(instants)) == len(instants) > 1, "no scrape twice"

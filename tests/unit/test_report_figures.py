@@ -32,6 +32,8 @@ class Shown(Run):
 
     zero_ns = ZERO_NS
     duration_s = 4.0
+    scrape_interval_s = 2.0
+    dilation = 2.0
     is_asked_for = True
 
     def table(self, name: str) -> pd.DataFrame | None:
@@ -44,6 +46,9 @@ class Shown(Run):
 
     def achieved(self) -> pd.DataFrame | None:
         return self.table("achieved")
+
+    def samples(self, metric: str) -> pd.DataFrame | None:
+        return self.table(metric)
 
 
 def panels(drawing: Drawing | None) -> list[Axes]:
@@ -256,6 +261,29 @@ def test_fidelity_shows_every_second_in_milliseconds_and_shares() -> None:
     assert not [line for line in lower.get_lines() if str(line.get_label()).startswith("tasks")], "nothing is known"
 
 
+def scraped(*rows: tuple[int, float, float]) -> Columns:
+    """Samples of (node, second, value)."""
+    return {
+        "node": [node for node, _, _ in rows],
+        "ts_ns": [ZERO_NS + round(second * SECOND) for _, second, _ in rows],
+        "value": [value for _, _, value in rows],
+    }
+
+
+CPU = scraped((0, -1.5, 1.0), (0, 0.5, 1.4), (0, 2.5, 0.1), (0, 4.5, 0.9), (1, -1.0, 2.0), (1, 1.0, 3.6), (1, 3.0, 3.6))
+MEMORY = scraped((0, -1.5, 4 << 20), (0, 0.5, 5 << 20), (1, 1.9, 15 << 20))
+
+
+def test_peers_are_shown_by_scrape_interval_with_the_median_and_the_highest() -> None:
+    """Two virtual seconds have four real ones. A counter that was set back, at 2.5 s, has no rate there."""
+    run = Shown(process_cpu_seconds_total=CPU, process_resident_memory_bytes=MEMORY)
+    processor, memory = panels(network.peer_resources(run))
+    assert curve(processor, "highest") == [(0, 40), (2, 0), (4, 20)]
+    assert curve(processor, "median") == [(0, 25), (2, 0), (4, 20)]
+    assert curve(memory, "highest") == [(-2, 4), (0, 15)]
+    assert curve(memory, "median") == [(-2, 4), (0, 10)]
+
+
 @pytest.mark.parametrize(
     ("draw", "tables", "seen"),
     [
@@ -336,6 +364,11 @@ def test_fidelity_shows_every_second_in_milliseconds_and_shares() -> None:
             "In the median second, 99 % of the packets left within 0.1 ms of their due time; the worst packet was"
             " 300 ms late (second 0). The data plane used up to 30 % of its core. 2 stalls of the host, the "
             "longest 19 ms. 1 gap of the data plane, the longest 20 ms.",
+        ),
+        (
+            network.peer_resources,
+            {"process_cpu_seconds_total": CPU, "process_resident_memory_bytes": MEMORY},
+            "Of one peer, processor at most 40 %; memory at most 15 MiB.",
         ),
     ],
 )

@@ -44,6 +44,7 @@ class Large:
 
     def __init__(self, nodes: int, seconds: int, scale: float, seed: int = 1) -> None:
         self.zero_ns, self.duration_s, self.is_asked_for = ZERO_NS, float(seconds), True
+        self.scrape_interval_s, self.dilation = 5.0, 1.0
         random = np.random.default_rng(seed)
         self._random, self._nodes, self._scale = random, nodes, scale
         at_ns = ZERO_NS + np.arange(-10, seconds) * SECOND
@@ -142,6 +143,11 @@ class Large:
         error = self._random.lognormal(-3, 3, len(asked))
         phase = np.array(["before", "during", "after"])[np.arange(len(asked)) % 3]
         return pd.DataFrame({"phase": phase, "asked_rtt_ms": asked, "rtt_ms": asked + error, "error_ms": error})
+
+    def samples(self, metric: str) -> pd.DataFrame:
+        at_ns = ZERO_NS + np.arange(-10, self.duration_s, self.scrape_interval_s) * SECOND
+        value = np.cumsum(self._random.lognormal(0, 1, len(at_ns))) * self._scale
+        return pd.concat([pd.DataFrame({"node": node, "ts_ns": at_ns, "value": value}) for node in range(self._nodes)])
 
     @property
     def hosts(self) -> pd.DataFrame:

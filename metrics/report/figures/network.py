@@ -195,6 +195,61 @@ def fidelity(run: Run) -> Drawing | None:
     return Drawing(canvas, f"{_lateness_seen(table, seconds)}{stalls}{mark_faults(run, upper, lower)}")
 
 
+@CHAPTER.figure(
+    "Processor, memory and queues of the peers",
+    "samples",
+    meaning="""What only the processes know. A peer near the share of a whole processor is too slow for its frames.
+    Memory that grows all the time is a leak. Bytes that wait at a peer are delay that neither the network nor the
+    protocol causes.""",
+)
+def peer_resources(run: Run) -> Drawing | None:
+    """By Prometheus, of each interval between two scrapes: the median of the peers and the highest of them. Processor
+    time is real time, as a share of one processor. Pages that peers share count at each of them. Queues are of bytes
+    that the peers have not yet given to the kernel.
+    """
+    found = [(label, unit, _by_scrape(run, metric, scale)) for metric, label, unit, scale in _RESOURCES]
+    shown = [(label, unit, values) for label, unit, values in found if values is not None]
+    if not shown:
+        return None
+    canvas, panels = axes_grid(1.2 + 1.5 * len(shown), rows=len(shown), sharex=True)
+    seen = []
+    for axes, (label, unit, values) in zip(panels, shown, strict=True):
+        for column, name, color in (("median", "median of the peers", BLUE), ("max", "highest", ORANGE)):
+            axes.plot(values.index, values[column], label=name, color=color, marker=".", markersize=3)
+        axes.set(ylabel=f"{label} ({unit})", ylim=(0, None))
+        seen.append(f"{label} at most {number(float(values['max'].max()))} {unit}")
+    legend_above(panels[0])
+    panels[-1].set(xlabel="time from the workload's zero (s)")
+    for axes in panels:
+        axes.axvspan(0, run.duration_s, color=SHADE, zorder=-1)
+    text = f"Of one peer, {'; '.join(seen)}."
+    return Drawing(canvas, text + mark_faults(run, *panels))
+
+
+_RESOURCES: Final = (
+    ("process_cpu_seconds_total", "processor", "%", 100.0),
+    ("process_resident_memory_bytes", "memory", "MiB", 2.0**-20),
+    ("trellis_send_queue_bytes", "queue", "kB", 1e-3),
+)
+
+
+def _by_scrape(run: Run, metric: str, scale: float) -> pd.DataFrame | None:
+    """The median and the highest value of the peers in each scrape interval, by seconds from zero; None = no values.
+
+    A counter's values are its rates per real second. Where it was set back, there is none.
+    """
+    samples = run.samples(metric)
+    if samples is None or samples.empty:
+        return None
+    values, interval_s = samples["value"], run.scrape_interval_s
+    if metric.endswith("_total"):
+        gained = samples.groupby("node")[["ts_ns", "value"]].diff()
+        values = (gained["value"] / gained["ts_ns"] * NS_PER_S / run.dilation).where(gained["value"] >= 0)
+    place = (samples["ts_ns"] - run.zero_ns) / NS_PER_S // interval_s * interval_s
+    found = (values * scale).groupby(place).agg(["median", "max"]).dropna()
+    return None if found.empty else found
+
+
 def _lateness_seen(table: pd.DataFrame, seconds: pd.Series) -> str:
     worst = table["lateness_max_ns"].idxmax()
     usual_ms, worst_ms = table["lateness_p99_ns"].median() / 1e6, table["lateness_max_ns"].max() / 1e6

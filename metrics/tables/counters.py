@@ -1,0 +1,157 @@
+"""The counters that Prometheus scraped from the peers, against the events in the peers' traces.
+
+A scrape takes up to an interval, and its sample has the instant at which it began. So a counter is compared with the
+numbers of events an interval before that instant and an interval after it.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from metrics.checks.evidence import Counters
+from metrics.checks.rule import Absent
+from metrics.executors import Executor
+from metrics.pcap.walk import Ints
+from metrics.rundir import RunDir
+from metrics.samples import read_samples
+from metrics.storage import Place
+from metrics.tables.buckets import read_bucket
+from metrics.tables.columns import Column, numbers
+from metrics.tables.shares import Share, all_shares
+from metrics.tables.tallies import Tally, add_tallies, tally
+from metrics.tables.traces import FURTHER, TOLD
+
+COUNTED: Final = {
+    "publish": "trellis_publications_total",
+    "deliver": "trellis_deliveries_total",
+    "duplicate": "trellis_duplicates_total",
+    "relay": "trellis_relays_total",
+}
+"""The counters of peers, by the event that each counts. A crash ends the process, so they begin at 0 again."""
+
+_EVENTS: Final = pa.array(COUNTED)
+_COLUMNS: Final = ["event", "node", "ts_ns"]
+_NEVER: Final = np.iinfo(np.int64).min
+
+
+class Bracket(NamedTuple):
+    """A counter's events."""
+
+    events: int
+    before: int  # those up to an interval before the scrape
+    until: int  # those up to an interval after it
+
+
+class Scrape(NamedTuple):
+    """A counter's last sample."""
+
+    at_ns: int
+    value: int
+
+
+class CounterSources(NamedTuple):
+    """Where the events are, and when each counter was scraped."""
+
+    told: Place  # ``TOLD``, in buckets
+    further: Place  # ``FURTHER``, likewise
+    at_ns: Ints  # of each counter, ``_EVENTS`` per node; ``_NEVER`` = it is not compared
+    interval_ns: int
+
+
+def weigh_counters(
+    executor: Executor, run: RunDir, incomplete: Collection[int], staging: Place, buckets: int
+) -> Counters | Absent:
+    """Compare the counters of peers with their traces.
+
+    Args:
+        executor: runs the tasks.
+        run: the run.
+        incomplete: nodes whose trace is missing or cut off.
+        staging: has the events.
+        buckets: how many there are.
+    """
+    found = read_last(run)
+    if isinstance(found, Absent):
+        return found
+    crashed = {action["node"] for action in run.schedule() if action["action"] in ("crash", "vanish")}
+    comparable = set(run.nodes) - set(incomplete) - crashed
+    scrapes = {counter: scrape for counter, scrape in found.items() if counter // len(_EVENTS) in comparable}
+    at_ns = np.full(len(_EVENTS) * (max(run.nodes, default=-1) + 1), _NEVER)
+    at_ns[list(scrapes)] = [scrape.at_ns for scrape in scrapes.values()]
+    interval_ns = round(run.experiment["prometheus"]["scrape_interval_s"] / run.manifest.time_dilation * 1e9)
+    sources = CounterSources(staging / "told", staging / "further", at_ns, interval_ns)
+    counted = add_tallies(executor.map(partial(count_events, sources), all_shares(buckets)))
+    return judge_counters(scrapes, counted, len(_EVENTS) * len(comparable))
+
+
+def read_last(run: RunDir) -> dict[int, Scrape] | Absent:
+    """Return the last sample of each counter, by ``_EVENTS`` per node.
+
+    Raises:
+        DamagedError: the samples cannot be read.
+    """
+    samples = read_samples(run.path, list(COUNTED.values()))
+    if samples is None:
+        due = bool(run.manifest.counters.get("samples"))
+        return Absent("the file of the samples is missing" if due else "nothing was scraped, or not kept", due)
+    known = samples.filter(pc.is_in(samples["node"], pa.array(run.nodes, pa.int32())))
+    if not len(known):
+        return Absent("no peer's counters of messages were scraped")
+    counter = _number(known["node"], pc.index_in(known["metric"], pa.array(COUNTED.values())))
+    order = np.argsort(numbers(known["ts_ns"]), kind="stable")
+    columns = counter[order], numbers(known["ts_ns"])[order], known["value"].to_numpy()[order].astype(np.int64)
+    return {number: Scrape(at_ns, value) for number, at_ns, value in zip(*map(np.ndarray.tolist, columns), strict=True)}
+
+
+def count_events(sources: CounterSources, share: Share) -> Tally[Bracket]:
+    """Count the events of a share of the messages, by counter."""
+    told = read_bucket(sources.told, TOLD, share, _COLUMNS)
+    further = read_bucket(sources.further, FURTHER, share, _COLUMNS)
+    rows = pa.concat_tables((told, further))
+    event = pc.index_in(rows["event"], _EVENTS)
+    is_counted = pc.and_(pc.is_valid(event), pc.less(rows["node"], len(sources.at_ns) // len(_EVENTS)))
+    rows, event = rows.filter(is_counted), event.filter(is_counted)
+    counter, ts_ns = _number(rows["node"], event), numbers(rows["ts_ns"])
+    at_ns = sources.at_ns[counter]
+    compared = at_ns != _NEVER
+    counter, late_ns = counter[compared], (ts_ns - at_ns)[compared]
+    return tally(Bracket, counter, late_ns <= -sources.interval_ns, late_ns <= sources.interval_ns)
+
+
+def judge_counters(scrapes: Mapping[int, Scrape], counted: Mapping[int, Bracket], counters: int) -> Counters:
+    """Compare each counter with its events.
+
+    Args:
+        scrapes: the last sample of each counter.
+        counted: the events of each; absent = none.
+        counters: how many there should be.
+    """
+    off = {}
+    for counter, (_, value) in scrapes.items():
+        bracket = counted.get(counter, Bracket(0, 0, 0))
+        off[counter] = max(bracket.before - value, value - bracket.until, 0)
+    worst = max(off, key=lambda counter: off[counter], default=None)
+    named = "" if worst is None or not off[worst] else _describe(worst, scrapes[worst], counted.get(worst))
+    return Counters(
+        counters=counters,
+        tested=len(scrapes),
+        failed=sum(1 for each in off.values() if each),
+        worst=0 if worst is None else off[worst],
+        worst_counter=named,
+    )
+
+
+def _describe(counter: int, scrape: Scrape, bracket: Bracket | None) -> str:
+    node, event = divmod(counter, len(_EVENTS))
+    name = COUNTED[_EVENTS[event].as_py()]
+    before, until = (0, 0) if bracket is None else bracket[1:]
+    return f"{name} of node {node}: {scrape.value:,}, traced {before:,} to {until:,}"
+
+
+def _number(node: Column, event: Column) -> Ints:
+    """The numbers of counters."""
+    return numbers(node) * len(_EVENTS) + numbers(event)
