@@ -4,11 +4,11 @@ An *instance* of a node lasts from one join to the next leave or crash. Nothing 
 made from the specification again and draws other numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from peer.core import contract
-from peer.core.contract import Directory, Event, TopicId
+from peer.core.contract import Directory, Event, NodeId, TopicId
 from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
 from peer.core.randomness import substream
@@ -112,16 +112,27 @@ def instance_seed(seed: int, instance: int) -> int:
 
 def announce_join(node: StatefulNode, now_ns: int) -> TraceEvent:
     """What is traced when a node joins during the run: its subscriptions begin."""
-    return TraceEvent("join", now_ns, node.state.node, topics=tuple(sorted(node.state.topics)), reason=JOINED)
+    return trace_join(node.state.node, node.state.topics, now_ns)
+
+
+def trace_join(node: NodeId, topics: Iterable[TopicId], now_ns: int) -> TraceEvent:
+    """``announce_join`` for a node with these subscriptions."""
+    return TraceEvent("join", now_ns, node, topics=tuple(sorted(topics)), reason=JOINED)
 
 
 def announce_end(node: StatefulNode, now_ns: int, reason: str) -> list[TraceEvent]:
     """What is traced when an instance ends: its logical links and its subscriptions end, all at this instant."""
     state = node.state
+    logical = {peer: neighbour.logical for peer, neighbour in state.neighbours.items()}
+    return trace_end(state.node, state.topics, logical, now_ns, reason)
+
+
+def trace_end(
+    node: NodeId, topics: Iterable[TopicId], logical: Mapping[NodeId, Iterable[TopicId]], now_ns: int, reason: str
+) -> list[TraceEvent]:
+    """``announce_end`` for a node with these subscriptions and, by neighbour, these logical links."""
+    ends = {peer: tuple(links) for peer, links in logical.items()}
     events = [
-        TraceEvent("prune", now_ns, state.node, peer, topics=neighbour.logical, reason=reason)
-        for peer, neighbour in state.neighbours.items()
-        if neighbour.logical
+        TraceEvent("prune", now_ns, node, peer, topics=links, reason=reason) for peer, links in ends.items() if links
     ]
-    topics = tuple(sorted(state.topics))
-    return [*events, TraceEvent("leave", now_ns, state.node, topics=topics, reason=reason)]
+    return [*events, TraceEvent("leave", now_ns, node, topics=tuple(sorted(topics)), reason=reason)]
