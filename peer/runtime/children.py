@@ -21,13 +21,18 @@ from msgspec import Struct
 from peer.core.schedule import to_line
 from peer.files import log_file, spec_file, trace_file
 from peer.runtime.clock import Clock
+from peer.runtime.names import HOSTS_FILE, take_name
 from peer.runtime.namespaces import CAP_NET_ADMIN, die_with_parent, drop_privileges, enter_network
 from peer.runtime.process import READY, Orders, run_peer
+from peer.runtime.program import ProgramError
 from peer.runtime.spec import PeerPlace
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_STATUS = os.EX_IOERR
 """What a Python peer exits with when it could not write its trace: its log may be on the same disk."""
+
+MAX_REASON_BYTES = 4096
+"""The longest reason of its end that the agent reads from a process that drives a program."""
 
 END_S = 10.0
 
@@ -70,7 +75,8 @@ class Child:
         return [self.pid, *map(int, below)]
 
     def hear(self) -> None:
-        self.ready = self.control.recv(1) == READY
+        # It stays in the socket: if it is something else, it is the beginning of a reason (``reap``).
+        self.ready = self.control.recv(1, socket.MSG_PEEK) == READY
 
     def begin(self, zero_ns: int) -> None:
         with contextlib.suppress(OSError):  # it has just died; its exit says so
@@ -89,9 +95,17 @@ class Child:
             except ProcessLookupError:  # it has left its group
                 signal.pidfd_send_signal(self.pidfd, each)
 
+    def _last_words(self) -> str:
+        """Return why the process has ended, if it is one that drives a program and said so."""
+        try:
+            return self.control.recv(MAX_REASON_BYTES, socket.MSG_DONTWAIT).removeprefix(READY).decode(errors="replace")
+        except OSError:
+            return ""
+
     def reap(self, expected: str, clock: Clock) -> Exit:
         _, status = os.waitpid(self.pid, 0)
         now_ns = clock.now_ns()
+        detail = self._last_words()
         os.close(self.pidfd)
         self.control.close()
         name = f"peer-{self.node}"
@@ -100,7 +114,7 @@ class Child:
             self.ended = Exit(name, expected, "signalled", number, now_ns, signal.Signals(number).name)
         else:
             exit_status = os.WEXITSTATUS(status)
-            detail = "the disk is full" if exit_status == DISK_FULL_STATUS else ""
+            detail = "the disk is full" if exit_status == DISK_FULL_STATUS else detail
             self.ended = Exit(name, expected, "exited", exit_status, now_ns, detail)
         return self.ended
 
@@ -133,12 +147,19 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         _redirect(orders.folder / log_file(place.node))
         if place.netns is not None:
             enter_network(place.netns)
+            if orders.agent.drives:
+                take_name(place.node, orders.folder / HOSTS_FILE)
         drop_privileges(kept=[CAP_NET_ADMIN] if orders.vanishes(place.node) else [])
-        if orders.agent.command is not None:
+        if orders.agent.executes:
             _execute(place, orders, control)
         else:
             run_peer(place, orders, control)
         status = 0
+    except ProgramError as error:
+        with contextlib.suppress(OSError):
+            reason = f"the program {error}"
+            print(reason, file=sys.stderr)
+            control.sendall(reason.encode())
     except BaseException as error:
         # Whatever went wrong goes to this peer's own log, and the exit status tells the agent; a forked process
         # must never return into the agent's code.

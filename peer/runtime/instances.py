@@ -87,6 +87,10 @@ class Instances:
         self._listener = socket.create_server(self._listen, backlog=512)
         self._listener.setblocking(False)
 
+    async def listen(self) -> None:
+        """Open the listener of the instance that starts with the peers."""
+        self.open_listener()
+
     async def begin(self, directory: Directory) -> None:
         """Start the instance that starts with the peers."""
         await self._begin(make_node(self._spec), directory, joins=False)

@@ -8,6 +8,7 @@ from prometheus_client.registry import Collector
 
 from peer.core.frames import kind_names
 from peer.runtime.instances import Instances
+from peer.runtime.programs import Programs
 
 _EVENTS = {
     "deliver": ("trellis_deliveries", "First copies on a subscribed topic, own messages included."),
@@ -17,11 +18,22 @@ _EVENTS = {
 }
 
 
-def make_registry(instances: Instances) -> CollectorRegistry:
-    """A registry of its own for the peer's metrics."""
+def make_registry(slot: Instances | Programs) -> CollectorRegistry:
+    """A registry of its own for the peer's metrics. Of another program, only what it reports is known."""
     registry = CollectorRegistry()
-    registry.register(_PeerCollector(instances))
+    registry.register(_ProgramCollector(slot) if isinstance(slot, Programs) else _PeerCollector(slot))
     return registry
+
+
+class _ProgramCollector(Collector):
+    def __init__(self, programs: Programs) -> None:
+        self._programs = programs
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as of now, of events that the program has reported."""
+        for event, count in dict(self._programs.events).items():
+            if event in _EVENTS:
+                yield CounterMetricFamily(*_EVENTS[event], value=count)
 
 
 class _PeerCollector(Collector):

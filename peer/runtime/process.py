@@ -9,18 +9,19 @@ import contextlib
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from heapq import merge
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import uvloop
 from msgspec import Struct
 from prometheus_client import start_http_server
 
+from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
-from peer.core.schedule import Vanish
+from peer.core.schedule import Publish, Vanish
 from peer.files import record_file, trace_file
 from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
@@ -28,11 +29,14 @@ from peer.runtime.clock import Clock
 from peer.runtime.instances import Instances
 from peer.runtime.lifecycle import enact
 from peer.runtime.metrics import make_registry
+from peer.runtime.programs import Programs, Setting
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
 from peer.runtime.silence import Silence, forget_connections
 from peer.runtime.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
+
+Result = TypeVar("Result")
 
 READY = b"R"
 FLUSH_S = 1.0
@@ -60,6 +64,11 @@ class Orders(Struct, frozen=True):
     addresses: AddressBook
     folder: Path
 
+    def topics_by_message(self) -> dict[MessageId, tuple[TopicId, ...]]:
+        """Return the topics of each message of the schedule."""
+        actions = (step.action for steps in self.steps.values() for step in steps)
+        return {action.message_id: action.topics for action in actions if isinstance(action, Publish)}
+
     def vanishes(self, node: int) -> bool:
         """Return whether the schedule has a silent crash of the node."""
         return any(isinstance(step.action, Vanish) for step in self.steps.get(node, ()))
@@ -78,7 +87,10 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     """
     sys.setswitchinterval(SWITCH_S)
     shared = Shared()
-    stretches = divide(orders.steps.get(place.node, ()), orders.overlay.nodes[place.node].up)
+    steps = orders.steps.get(place.node, ())
+    # A process that drives a program outlives the program's crashes.
+    whole = [Stretch(0, 0, steps)]
+    stretches = whole if orders.agent.drives else divide(steps, orders.overlay.nodes[place.node].up)
 
     def run(stretch: Stretch) -> None:
         uvloop.run(Peer(place, orders, control, stretch, shared).live())
@@ -113,35 +125,40 @@ class Peer:
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
         with self._tracing() as trace, self._recording() as recorder:
-            instances = Instances(
-                self._spec,
-                trace,
-                run=self._orders.agent.run,
-                addresses=self._orders.addresses,
-                listen=self._place.listen,
-                send_queue_bytes=self._orders.agent.send_queue_bytes,
-                recorder=recorder,
-                clock=self._clock,
-                earlier=self._stretch.instances,
-                killed=lambda: self._crash(trace, recorder),
-                silenced=self._silence,
-            )
-            if self._is_up_at_start:
-                instances.open_listener()
+            slot = self._make_slot(trace, recorder)
             if self._place.metrics is not None:
                 address, port = self._place.metrics
-                start_http_server(port, address, make_registry(instances))
+                start_http_server(port, address, make_registry(slot))
             flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
             flushing.add_done_callback(self._fail_with)
             try:
                 with contextlib.suppress(_Stopped):
-                    await self._perform(instances)
+                    await self._perform(slot)
             finally:
                 flushing.cancel()
-                instances.quiesce()
-                await instances.close()
+                slot.quiesce()
+                await slot.close()
             if self._bug is not None:
                 raise self._bug
+
+    def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> Instances | Programs:
+        orders = self._orders
+        if orders.agent.drives:
+            setting = Setting(self._spec.node, orders.agent, orders.overlay, orders.topics_by_message(), self._clock)
+            return Programs(setting, trace, self._give_up)
+        return Instances(
+            self._spec,
+            trace,
+            run=orders.agent.run,
+            addresses=orders.addresses,
+            listen=self._place.listen,
+            send_queue_bytes=orders.agent.send_queue_bytes,
+            recorder=recorder,
+            clock=self._clock,
+            earlier=self._stretch.instances,
+            killed=lambda: self._crash(trace, recorder),
+            silenced=self._silence,
+        )
 
     @property
     def _is_first(self) -> bool:
@@ -176,7 +193,11 @@ class Peer:
     def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """A callback raised: a bug must not pass as a healthy run, so the peer ends with an error."""
         loop.default_exception_handler(context)
-        self._bug = self._bug or context.get("exception") or RuntimeError(context["message"])
+        self._give_up(context.get("exception") or RuntimeError(context["message"]))
+
+    def _give_up(self, error: BaseException) -> None:
+        """End with an error; of several, the first."""
+        self._bug = self._bug or error
         self._stopping.set()
 
     def _fail_with(self, task: asyncio.Task[None]) -> None:
@@ -193,27 +214,29 @@ class Peer:
         yield recorder
         recorder.close()
 
-    async def _perform(self, instances: Instances) -> None:
-        """From the barrier to the end of the drain.
+    async def _perform(self, slot: Instances | Programs) -> None:
+        """From listening to the end of the drain.
 
         Raises:
-            _Stopped: SIGTERM came, or the agent is gone.
+            _Stopped: SIGTERM came, the agent is gone, or something failed.
         """
+        if self._is_up_at_start:
+            await self._unless_stopped(slot.listen())
         if self._is_first:
             self._shared.zero_ns = await self._await_zero()
         zero_ns = self._shared.zero_ns
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
         if self._is_up_at_start:
-            await instances.begin(tell(self._spec, first_directory(self._orders.overlay)))
+            await slot.begin(tell(self._spec, first_directory(self._orders.overlay)))
         for step in merge(self._stretch.steps, self._orders.refreshes, key=lambda step: step.at_ns):
             if step.at_ns >= agent.stop_ns:
                 break
             await self._sleep_until(zero_ns + step.at_ns)
-            if (joining := enact(step, self._spec, instances)) is not None:
+            if (joining := enact(step, self._spec, slot)) is not None:
                 await joining
         await self._sleep_until(zero_ns + agent.stop_ns)
-        instances.quiesce()
+        slot.quiesce()
         await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
 
     async def _await_zero(self) -> int:
@@ -224,15 +247,26 @@ class Peer:
         """
         self._control.setblocking(False)
         loop = asyncio.get_running_loop()
-        told = asyncio.create_task(loop.sock_recv(self._control, 64))
-        stopping = asyncio.create_task(self._stopping.wait())
         await loop.sock_sendall(self._control, READY)
-        await asyncio.wait((told, stopping), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if not told.done() or not told.result():
-            told.cancel()
+        line = await self._unless_stopped(loop.sock_recv(self._control, 64))
+        if not line:
             raise _Stopped
-        return int(told.result())
+        return int(line)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """Wait for some work.
+
+        Raises:
+            _Stopped: SIGTERM came, or something failed; the work is cancelled.
+        """
+        working = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if not working.done():
+            working.cancel()
+            raise _Stopped
+        return working.result()
 
     async def _sleep_until(self, instant_ns: int) -> None:
         """Sleep, and let the loop turn at least once: nobody starves while this node publishes what is overdue.

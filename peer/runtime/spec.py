@@ -80,6 +80,11 @@ class AgentSpec(Struct, frozen=True):
         lease_s: the agent ends itself and its peers after this real time, come what may.
         time_dilation: real seconds in a second of virtual time, which all other durations and instants here are of.
         record: whether peers write down what their nodes are told (``record/<node>.msgpack``).
+        command: another program than the Python peer, with its arguments.
+        events: how it tells what happens to its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``).
+        says: what it reports besides publications and deliveries, if it reads lines.
+        connect: how many other nodes it is told to connect to, if it reads lines.
+        names: that of each node's place in the underlay, index = node, for its hosts file.
         agent_metrics: where the agent serves its own metrics.
     """
 
@@ -95,5 +100,19 @@ class AgentSpec(Struct, frozen=True):
     time_dilation: float = 1.0
     record: bool = False
     command: tuple[str, ...] | None = None
+    events: str = "trace"
+    says: tuple[str, ...] = ()
+    connect: int = 4
+    names: tuple[str, ...] = ()
     expected_final_state: str = "exited"
     agent_metrics: tuple[str, int] | None = None
+
+    @property
+    def drives(self) -> bool:
+        """Whether the peers are processes that drive another program by lines."""
+        return self.command is not None and self.events == "lines"
+
+    @property
+    def executes(self) -> bool:
+        """Whether the peers become another program, which knows the files of Trellis."""
+        return self.command is not None and not self.drives

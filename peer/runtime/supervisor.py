@@ -24,6 +24,7 @@ from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, end_descendants, reap_orphans, start_child
 from peer.runtime.clock import Clock
 from peer.runtime.limits import allow_open_files
+from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
 from peer.runtime.spec import AgentSpec, OverlayDocument
@@ -106,6 +107,8 @@ class Supervisor:
         for name in (files.TRACE_FOLDER, files.LOGS_FOLDER, files.RECORD_FOLDER):
             (self._orders.folder / name).mkdir(exist_ok=True)
         (self._orders.folder / files.EXITS_FILE).touch()
+        if self._orders.agent.drives and any(place.netns for place in self._orders.agent.peers):
+            (self._orders.folder / HOSTS_FILE).write_text(describe_hosts(self._orders.agent), encoding="ascii")
         adopt_orphans()
         gc.collect()
         gc.freeze()
@@ -178,7 +181,7 @@ class Supervisor:
             child.begin(self._zero_ns)
         # Read after the last peer was told: it is that one's lead.
         lead_ns = self._zero_ns - agent.warmup_ns - self._clock.now_ns()
-        if agent.command is not None:
+        if agent.executes:
             # Other programs know nothing of the plan's end: the agent sees to it.
             left_s = self._clock.left_s(self._zero_ns + agent.stop_ns + agent.drain_ns)
             asyncio.get_running_loop().call_later(left_s, self._done.set)

@@ -1,0 +1,59 @@
+"""The names of nodes and hosts that a program of any kind finds: its own host name, and a hosts file.
+
+A node has two names: ``node<number>``, and that of its place in the underlay, such as a city, if it has one.
+"""
+
+import ctypes
+import os
+import re
+import socket
+import unicodedata
+from pathlib import Path
+
+from peer.core.identifiers import NodeId
+from peer.runtime.namespaces import check
+from peer.runtime.spec import AgentSpec
+
+HOSTS_FILE = "hosts"
+"""In the agent's work folder."""
+
+_CLONE_NEWNS, _CLONE_NEWUTS = 0x00020000, 0x04000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
+_NO_LETTERS = re.compile("[^a-z0-9]+")
+_MAX_LABEL = 63
+
+
+def node_name(node: NodeId) -> str:
+    """Return the host name of a node's host."""
+    return f"node{node}"
+
+
+def describe_hosts(agent: AgentSpec) -> str:
+    """Return a hosts file with the addresses of all nodes. Where two places share a name, the first node has it."""
+    lines = ["127.0.0.1 localhost"]
+    used: set[str] = set()
+    for node, (address, _) in enumerate(agent.addresses):
+        place = _label(agent.names[node]) if agent.names else ""
+        names = [node_name(node), *([place] if place and place not in used else [])]
+        used.update(names)
+        lines.append(" ".join([address, *names]))
+    return "\n".join(lines) + "\n"
+
+
+def take_name(node: NodeId, hosts: Path) -> None:
+    """Give this process and those that it starts the node's host name, and a file in the place of /etc/hosts.
+
+    Raises:
+        OSError: the kernel refused; it takes CAP_SYS_ADMIN.
+    """
+    libc = ctypes.CDLL(None, use_errno=True)
+    check(libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS), "unshare")
+    socket.sethostname(node_name(node))
+    check(libc.mount(None, b"/", None, _MS_REC | _MS_PRIVATE, None), "make the mounts private")
+    check(libc.mount(os.fsencode(hosts), b"/etc/hosts", None, _MS_BIND, None), "/etc/hosts")
+
+
+def _label(place: str) -> str:
+    """Return a place's name as a label of a host name; empty if nothing of it can be in one."""
+    plain = unicodedata.normalize("NFKD", place).encode("ascii", "ignore").decode()
+    return _NO_LETTERS.sub("-", plain.lower())[:_MAX_LABEL].strip("-")

@@ -1,0 +1,146 @@
+"""A process of a program that speaks lines: its start, its pipes and its end."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from peer.runtime.namespaces import die_with_parent
+
+READ_BYTES: Final = 1 << 20
+"""At least what a pipe can hold, so that one reading empties it."""
+
+MAX_UNREAD_BYTES: Final = 1 << 20
+"""How many bytes of orders a program may leave unread beyond what its pipe holds."""
+
+_TCP_LISTEN: Final = "0A"
+_UDP_OPEN: Final = "07"
+
+
+class ProgramError(Exception):
+    """The program of a peer did not do its part. The text says what it did, for the user."""
+
+
+class Program:
+    """A running process, which has a process group of its own and dies with this one. It needs a running loop.
+
+    Its standard error is this process's.
+
+    Args:
+        words: the program and its arguments.
+        environment: what it finds in its environment besides this process's.
+        heard: is given what it writes to its standard output.
+        failed: is told why the program is of no more use.
+
+    Attributes:
+        ended: done when the process has ended and all that it wrote has been given to ``heard``; its value is the exit
+            status, or the negative number of the signal that ended it.
+
+    Raises:
+        ProgramError: it cannot be started.
+    """
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        environment: Mapping[str, str],
+        heard: Callable[[bytes], None],
+        failed: Callable[[ProgramError], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        self._heard = heard
+        self._failed = failed
+        self._unwritten = b""
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**os.environ, **environment},
+                process_group=0,
+                preexec_fn=partial(die_with_parent, os.getpid()),
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ProgramError(f"cannot be started: {error}") from None
+        assert self._process.stdin is not None, "it is a pipe"
+        assert self._process.stdout is not None, "it is a pipe"
+        self._input, self._output = self._process.stdin.fileno(), self._process.stdout.fileno()
+        for pipe in (self._input, self._output):
+            os.set_blocking(pipe, False)
+        self._pidfd = os.pidfd_open(self._process.pid)
+        self._loop.add_reader(self._output, self._read)
+        self._loop.add_reader(self._pidfd, self._reap)
+
+    def write(self, lines: bytes) -> None:
+        """Give the program lines; what its pipe does not hold waits."""
+        if not self.ended.done():
+            self._unwritten += lines
+            self._flush()
+
+    def kill(self) -> None:
+        """End the program and what it has started in its process group, without giving it a chance to do anything."""
+        if not self.ended.done():
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _flush(self) -> None:
+        try:
+            while self._unwritten:
+                self._unwritten = self._unwritten[os.write(self._input, self._unwritten) :]
+        except BlockingIOError:
+            self._loop.add_writer(self._input, self._flush)
+            if len(self._unwritten) > MAX_UNREAD_BYTES:
+                self._failed(ProgramError("does not read its standard input"))
+            return
+        except BrokenPipeError:  # it has ended, or closed its input because it knows enough: its exit tells
+            self._unwritten = b""
+        self._loop.remove_writer(self._input)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._output, READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self._heard(data)
+        else:
+            self._loop.remove_reader(self._output)
+
+    def _reap(self) -> None:
+        self.kill()  # what it has left behind in its group
+        self._read()
+        for watched in (self._output, self._pidfd):
+            self._loop.remove_reader(watched)
+        self._loop.remove_writer(self._input)
+        status = self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None, "it is a pipe"
+            pipe.close()
+        os.close(self._pidfd)
+        self.ended.set_result(status)
+
+
+def describe_status(status: int) -> str:
+    """Say how a process ended. ``status``: as in ``Program.ended``."""
+    return f"exited with status {status}" if status >= 0 else f"was killed by {signal.Signals(-status).name}"
+
+
+def is_listening(port: int) -> bool:
+    """Return whether a socket of this network namespace listens on a port, for TCP or UDP."""
+    states = {"tcp": _TCP_LISTEN, "tcp6": _TCP_LISTEN, "udp": _UDP_OPEN, "udp6": _UDP_OPEN}
+    return any(_has_socket(Path(f"/proc/self/net/{name}"), port, state) for name, state in states.items())
+
+
+def _has_socket(table: Path, port: int, state: str) -> bool:
+    """Return whether a line of the kernel's table has a socket with this local port and state."""
+    with contextlib.suppress(FileNotFoundError):  # the kernel has no IPv6
+        for line in table.read_text(encoding="ascii").splitlines()[1:]:
+            local, found = line.split()[1], line.split()[3]
+            if found == state and local.endswith(f":{port:04X}"):
+                return True
+    return False

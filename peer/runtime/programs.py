@@ -1,0 +1,271 @@
+"""The instances of a node whose peer is a program that reads and writes lines (``peer.lines``)."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from peer.core import contract
+from peer.core.directory import Directory
+from peer.core.identifiers import MessageId, NodeId, TopicId
+from peer.lines import LineError, encode_order
+from peer.runtime.clock import Clock
+from peer.runtime.connections import Connections
+from peer.runtime.conversation import Conversation
+from peer.runtime.names import node_name
+from peer.runtime.program import Program, ProgramError, describe_status, is_listening
+from peer.runtime.spec import AgentSpec, OverlayDocument
+from peer.runtime.tracefile import TraceFile
+from peer.trace import CRASHED, LEFT, TraceEvent
+
+READY_S: Final = 60.0
+"""How long a program may take until it is ready (real time)."""
+
+END_S: Final = 5.0
+"""How long it may take to end after ``stop`` (real time)."""
+
+
+class Setting(Struct, frozen=True):
+    """What the instances of a node have in common.
+
+    Attributes:
+        node: the node.
+        agent: names the program, and where nodes listen.
+        overlay: the nodes of the run.
+        messages: the topics of each message of the schedule.
+        clock: what all of it goes by.
+        ready_s: how long a program may take until it is ready.
+        end_s: how long it may take to end.
+    """
+
+    node: NodeId
+    agent: AgentSpec
+    overlay: OverlayDocument
+    messages: Mapping[MessageId, tuple[TopicId, ...]]
+    clock: Clock
+    ready_s: float = READY_S
+    end_s: float = END_S
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What a program finds in its environment; docs/programs.md explains it."""
+        host, port = self.agent.addresses[self.node]
+        values = {
+            "NODE": self.node,
+            "NODES": len(self.agent.addresses),
+            "NAME": node_name(self.node),
+            "HOST": host,
+            "PORT": port,
+            "SEED": self.overlay.nodes[self.node].seed,
+            "TIME_DILATION": self.clock.dilation,
+        }
+        return {f"TRELLIS_{name}": str(value) for name, value in values.items()}
+
+    @property
+    def words(self) -> list[str]:
+        """The program and its arguments."""
+        assert self.agent.command is not None, "a peer is driven if it is a program"
+        return [word.replace("{node}", str(self.node)) for word in self.agent.command]
+
+
+class Programs:
+    """The node's slot, in which its instances run one after another, each in a process of the program.
+
+    Args:
+        setting: that of the instances.
+        trace: the node's trace, one for all instances.
+        failed: is told why the peer cannot go on.
+
+    Attributes:
+        events: trace events by name, of all instances.
+    """
+
+    def __init__(self, setting: Setting, trace: TraceFile, failed: Callable[[ProgramError], None]) -> None:
+        self.events: dict[str, int] = {}
+        self._setting = setting
+        self._trace_file = trace
+        self._failed = failed
+        self._connections = Connections(setting.overlay, setting.node, setting.agent.connect)
+        self._present: _Instance | None = None
+        self._closing: list[asyncio.Task[None]] = []
+
+    async def listen(self) -> None:
+        """Start the program of the instance that starts with the peers, and wait until it listens."""
+        instance = self._start(self._setting.overlay.nodes[self._setting.node].topics)
+        await instance.listening
+
+    async def begin(self, directory: Directory) -> None:
+        """Tell the program of the instance that starts with the peers what to connect to."""
+        self._running.connect(self._connections.begin())
+
+    async def join(self, topics: Sequence[TopicId], directory: Directory) -> None:
+        """Start a program for a new instance when those of earlier ones have ended."""
+        await asyncio.gather(*self._closing)
+        instance = self._start(topics)
+        instance.join()
+        instance.connect(self._connections.update(directory))
+
+    def feed(self, event: contract.Event) -> None:
+        """Order what the schedule has for the node, unless it is down."""
+        if self._present is None:
+            return
+        if isinstance(event, contract.PeerList):
+            self._present.connect(self._connections.update(event.directory))
+        else:
+            self._present.order(event)
+
+    def leave(self) -> None:
+        """End the instance: the program is told to stop."""
+        instance = self._end(LEFT)
+        self._closing.append(asyncio.create_task(instance.stop()))
+
+    def crash(self) -> None:
+        """End the instance: the program is killed."""
+        self._end(CRASHED).kill()
+
+    def vanish(self) -> None:
+        """Refuse a silent crash.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError("the host of a driven program cannot vanish")
+
+    def quiesce(self) -> None:
+        """Give no more orders but ``stop``."""
+        if self._present is not None:
+            self._present.quiet = True
+
+    async def close(self) -> None:
+        """Have the present program and those of earlier instances end."""
+        if self._present is not None:
+            self._closing.append(asyncio.create_task(self._present.stop()))
+            self._present = None
+        await asyncio.gather(*self._closing)
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write down an event, and count it."""
+        self.events[event.event] = self.events.get(event.event, 0) + 1
+        self._trace_file.write(event)
+
+    @property
+    def _running(self) -> "_Instance":
+        assert self._present is not None, "the schedule has only what can happen to the node"
+        return self._present
+
+    def _start(self, topics: Sequence[TopicId]) -> "_Instance":
+        self._present = _Instance(self._setting, topics, self.trace, self._failed)
+        return self._present
+
+    def _end(self, reason: str) -> "_Instance":
+        """Trace the end of the present instance, and return it."""
+        instance, self._present = self._running, None
+        self._connections.forget()
+        instance.end(reason)
+        return instance
+
+
+class _Instance:
+    """One instance of the node, from the start of its program to its end.
+
+    Attributes:
+        listening: done when the program is ready.
+        quiet: whether it gets no more orders but ``stop``.
+    """
+
+    def __init__(
+        self,
+        setting: Setting,
+        topics: Sequence[TopicId],
+        trace: Callable[[TraceEvent], None],
+        failed: Callable[[ProgramError], None],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.listening: asyncio.Future[None] = loop.create_future()
+        self.quiet = False
+        self._setting = setting
+        self._trace = trace
+        self._failed = failed
+        self._expected = self._over = self._faulty = False
+        clock, nodes = setting.clock, len(setting.agent.addresses)
+        self._conversation = Conversation(
+            setting.node, topics, setting.agent.says, setting.messages, nodes, clock.now_ns(), clock.virtual_ns
+        )
+        self._program = Program(setting.words, setting.environment, self._hear, self._fail)
+        self._program.ended.add_done_callback(self._judge_end)
+        self._waiting = loop.call_later(setting.ready_s, self._fail_to_listen)
+
+    def join(self) -> None:
+        """Trace that the instance begins during the run."""
+        self._trace(self._conversation.join(self._setting.clock.now_ns()))
+
+    def connect(self, peers: Sequence[NodeId]) -> None:
+        if not self.quiet:
+            for peer in peers:
+                self._program.write(self._conversation.connect(peer, *self._setting.agent.addresses[peer]))
+
+    def order(self, event: contract.Event) -> None:
+        if not self.quiet:
+            self._carry_out(*self._conversation.order(event, self._setting.clock.now_ns()))
+
+    def end(self, reason: str) -> None:
+        """Trace the instance's end. What the program reports after it is not traced."""
+        for event in self._conversation.end(self._setting.clock.now_ns(), reason):
+            self._trace(event)
+        self._over = True
+
+    def kill(self) -> None:
+        self._expected = True
+        self._waiting.cancel()
+        self._program.kill()
+
+    async def stop(self) -> None:
+        """Tell the program to end, and wait until it has."""
+        self._waiting.cancel()
+        self._expected = True
+        self._program.write(encode_order("stop"))
+        ended, _ = await asyncio.wait([self._program.ended], timeout=self._setting.end_s)
+        if not ended:
+            self._fail(ProgramError(f"did not end within {self._setting.end_s:g} s after 'stop'"))
+        elif (status := self._program.ended.result()) != 0:
+            self._fail(ProgramError(f"{describe_status(status)} after 'stop'"))
+
+    def _hear(self, data: bytes) -> None:
+        if self._over:
+            return
+        was_ready = self._conversation.ready
+        try:
+            self._carry_out(*self._conversation.hear(data, self._setting.clock.now_ns()))
+        except LineError as error:
+            self._fail(ProgramError(str(error)))
+        if self._conversation.ready and not was_ready:
+            self._check_listening()
+
+    def _check_listening(self) -> None:
+        self._waiting.cancel()
+        _, port = self._setting.agent.addresses[self._setting.node]
+        if not is_listening(port):
+            self._fail(ProgramError(f"reported 'ready', but nothing listens on port {port}"))
+        elif not self.listening.done():
+            self.listening.set_result(None)
+
+    def _carry_out(self, lines: bytes, events: Sequence[TraceEvent]) -> None:
+        for event in events:
+            self._trace(event)
+        self._program.write(lines)
+
+    def _fail_to_listen(self) -> None:
+        self._fail(ProgramError(f"did not report 'ready' within {self._setting.ready_s:g} s"))
+
+    def _judge_end(self, ended: asyncio.Future[int]) -> None:
+        self._waiting.cancel()
+        if not self._expected:
+            self._fail(ProgramError(f"{describe_status(ended.result())} before it was told to stop"))
+
+    def _fail(self, error: ProgramError) -> None:
+        """End the program and report why. Only the first fault counts, since the others follow from it."""
+        if not self._faulty:
+            self._faulty = self._over = True
+            self.kill()
+            self._failed(error)

@@ -1,0 +1,30 @@
+"""The hosts file that programs find."""
+
+from peer.runtime.names import describe_hosts
+from peer.runtime.spec import AgentSpec
+
+
+def hosts(*names: str) -> list[str]:
+    addresses = tuple((f"10.0.0.{node + 1}", 9000) for node in range(len(names)))
+    agent = AgentSpec("m", 1, (), addresses, 0, 0, 0, 0, 1.0, names=names)
+    first, *lines = describe_hosts(agent).splitlines()
+    assert first == "127.0.0.1 localhost"
+    return lines
+
+
+def test_a_node_has_its_number_and_its_place_as_names():
+    assert hosts("São Paulo", "St. John's", "") == [
+        "10.0.0.1 node0 sao-paulo",
+        "10.0.0.2 node1 st-john-s",
+        "10.0.0.3 node2",
+    ]
+
+
+def test_a_name_stands_for_one_node():
+    assert hosts("Paris", "PARIS", "東京", "node0", "x" * 70) == [
+        "10.0.0.1 node0 paris",
+        "10.0.0.2 node1",
+        "10.0.0.3 node2",
+        "10.0.0.4 node3",
+        f"10.0.0.5 node4 {'x' * 63}",
+    ]
