@@ -1,7 +1,7 @@
 """The specifications of the agents: the plan's peers by machine and namespace."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -23,17 +23,24 @@ LEASE_MARGIN_S = 120.0
 
 
 class Site(Struct, frozen=True):
-    """Where a node runs: its machine, endpoints and network namespace."""
+    """Where a node runs: its machine, endpoints and network namespace, and the name of its host in the underlay."""
 
     node: int
     machine: str
     listen: tuple[str, int]
     metrics: tuple[str, int] | None
     netns: str | None = None
+    name: str = ""
 
 
-def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, ...]:
-    """Return the sites of the plan's placement. ``netns_by_host``: the path of each host's network namespace."""
+def emulated_sites(plan: Plan, places: Sequence[str], netns_by_host: Mapping[int, str]) -> tuple[Site, ...]:
+    """Return the sites of the plan's placement.
+
+    Args:
+        plan: the plan.
+        places: the name of each host in the underlay.
+        netns_by_host: the path of each host's network namespace.
+    """
     return tuple(
         Site(
             place.node,
@@ -41,6 +48,7 @@ def emulated_sites(plan: Plan, netns_by_host: Mapping[int, str]) -> tuple[Site, 
             (place.wan_ip, PEER_PORT),
             (place.ctl_ip, METRICS_PORT),
             netns_by_host[place.host],
+            places[place.host],
         )
         for place in plan.placement
     )
@@ -70,11 +78,11 @@ def build_agent_specs(
     ordered = sorted(sites, key=attrgetter("node"))
     if [site.node for site in ordered] != list(range(len(ordered))):
         raise ValueError("expected one site for each of the nodes 0 to n-1")
-    addresses = tuple(site.listen for site in ordered)
+    addresses, names = tuple(site.listen for site in ordered), tuple(site.name for site in ordered)
     run = 1 << 52 | secrets.randbits(52)  # exactly 53 bits, which JSON readers preserve
     by_machine = groupby(sorted(ordered, key=attrgetter("machine")), key=attrgetter("machine"))
     return {
-        machine: _agent_spec(machine, run, list(here), addresses, experiment, (agent_metrics or {}).get(machine))
+        machine: _agent_spec(machine, run, list(here), addresses, names, experiment, (agent_metrics or {}).get(machine))
         for machine, here in by_machine
     }
 
@@ -84,6 +92,7 @@ def _agent_spec(
     run: int,
     sites: list[Site],
     addresses: tuple[tuple[str, int], ...],
+    names: tuple[str, ...],
     experiment: Experiment,
     agent_metrics: tuple[str, int] | None,
 ) -> AgentSpec:
@@ -102,6 +111,10 @@ def _agent_spec(
         time_dilation=experiment.time_dilation,
         record=experiment.peer.record,
         command=experiment.peer.command,
+        events=experiment.peer.events,
+        says=experiment.peer.says,
+        connect=experiment.peer.connect,
+        names=names,
         expected_final_state=experiment.peer.expected_final_state,
         agent_metrics=agent_metrics if metrics else None,
     )

@@ -460,8 +460,17 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     record: bool = False
     """Record every event of the node, for `trellis replay`. ``simulated`` refuses it."""
     command: tuple[str, ...] | None = None
-    """A program to run instead of the Python peer; ``{node}``, ``{spec}`` and ``{trace}`` are filled in. It runs as the
-    user who started the run, without capabilities. ``simulated`` refuses it."""
+    """A program to run instead of the Python peer; ``{node}`` is filled in, with ``events = "trace"`` also ``{spec}``
+    and ``{trace}``. It runs as the user who started the run, without capabilities. ``simulated`` refuses it."""
+    events: Literal["trace", "lines"] = "trace"
+    """How the program tells what happens to its node: it reads the schedule and writes the trace itself, or it reads
+    orders and reports ``lines`` (docs/programs.md)."""
+    says: tuple[Literal["duplicate", "link", "graft"], ...] = ()
+    """What the program reports besides publications and deliveries (``lines``): ``duplicate`` copies, physical links
+    (``link``), logical links (``graft``). What it does not report is absent from tables and results."""
+    connect: Count = 4
+    """Number of other nodes that a program is told to connect to (``lines``). They are drawn among those that are up.
+    """
     expected_final_state: Literal["exited", "running"] = "exited"
     """Required state of a peer's process at the end: exited with status 0 after the stop, or still running."""
 

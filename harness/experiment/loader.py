@@ -11,7 +11,7 @@ from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.faults import fault_rules
-from harness.experiment.form import Experiment, UnderlaySpec, section_of
+from harness.experiment.form import Experiment, PeerSpec, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.links import link_rules
 from harness.experiment.wording import (
@@ -126,6 +126,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         "$.peer.expected_final_state",
         '"running" needs peer.command: Python peers exit after the stop',
     )
+    yield from _program_rules(experiment)
     yield from _interest_rules(experiment)
     yield from _expression_rules(experiment)
     yield from _churn_rules(experiment)
@@ -224,6 +225,24 @@ def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     problem = "silent crashes need the Python peer: a program of peer.command cannot silence its host"
     for vanishes, key in ((churn.silent_ratio > 0, "$.churn.silent_ratio"), (scripted, "$.churn.script")):
         yield vanishes and experiment.peer.command is not None, key, problem
+
+
+def _program_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    """Yield the rules for programs that read and write lines."""
+    peer = experiment.peer
+    if peer.events != "lines":
+        unused = f'events = "{peer.events}" does not use it'
+        yield peer.connect != PeerSpec().connect, "$.peer.connect", unused
+        yield bool(peer.says), "$.peer.says", unused
+        return
+    yield peer.command is None, "$.peer.command", 'missing: events = "lines" needs it'
+    running = peer.expected_final_state != "exited"
+    yield running, "$.peer.expected_final_state", 'expected "exited": the program is told to stop'
+    yield peer.record, "$.peer.record", "only events of Python peers can be recorded"
+    several = experiment.workload.topics_per_message != 1
+    yield several, "$.workload.topics_per_message", "expected 1: a program publishes each message on one topic"
+    expressions = experiment.expressions.kind != "none"
+    yield expressions, "$.expressions.kind", 'expected "none": programs publish to topics'
 
 
 def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

@@ -6,6 +6,7 @@ import pytest
 
 from harness.cli import main
 
+LINES = '[peer]\ncommand = ["a"]\nevents = "lines"\n'
 GOOD = 'name = "x"\n'
 REMOTE = GOOD + 'testbed = "remote"\ninventory = "x.toml"\n'
 VANISH = '[churn]\nkind = "script"\n[[churn.script]]\nat_s = 1\nnode = 1\naction = "vanish"\n'
@@ -196,6 +197,16 @@ FILES = {
     "payload": (GOOD + "[workload]\npayload_bytes = 2000000\n", ": $.workload.payload_bytes: expected an integer >= 0"),
     "command_item": (GOOD + "[peer]\ncommand = [1]\n", ": $.peer.command[0]: expected a string, got 1"),
     "command_empty": (GOOD + "[peer]\ncommand = []\n", ": $.peer.command: expected at least the program's name"),
+    "lines_alone": (GOOD + '[peer]\nevents = "lines"\n', ': $.peer.command: missing: events = "lines" needs it'),
+    "lines_running": (GOOD + LINES + 'expected_final_state = "running"\n', ": $.peer.expected_final_state: expected "),
+    "lines_record": (GOOD + LINES + "record = true\n", ": $.peer.record: only events of Python peers"),
+    "lines_topics": (
+        GOOD + LINES + "[workload]\ntopics_per_message = 2\n",
+        ": $.workload.topics_per_message: expected 1",
+    ),
+    "lines_says": (GOOD + LINES + 'says = ["hops"]\n', ": $.peer.says[0]: "),
+    "unread_connect": (GOOD + "[peer]\nconnect = 3\n", ': $.peer.connect: events = "trace" does not use it'),
+    "unread_says": (GOOD + '[peer]\nsays = ["link"]\n', ': $.peer.says: events = "trace" does not use it'),
     "running_python": (GOOD + '[peer]\nexpected_final_state = "running"\n', ": $.peer.expected_final_state: "),
     "checked hosts": (GOOD + "[capture]\nchecked_hosts = 65\n", ": $.capture.checked_hosts: expected an integer"),
     "snaplen": (GOOD + "[capture]\nsnaplen_bytes = 20\n", ": $.capture.snaplen_bytes: expected an integer >= 64"),

@@ -59,6 +59,7 @@ class EmulatedTestbed:
     def __init__(self, planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
         self._plan = plan = planned.plan
         self._network = planned.network
+        self._places = tuple(host.name for host in planned.underlay.hosts)
         self._changes = planned.changes
         self._zero_ns = 0
         self._run_dir = run_dir
@@ -124,7 +125,7 @@ class EmulatedTestbed:
 
     def sites(self) -> tuple[Site, ...]:
         """Return one site per host, in the host's namespace."""
-        return emulated_sites(self._plan, {host.number: host.netns for host in self._hosts})
+        return emulated_sites(self._plan, self._places, {host.number: host.netns for host in self._hosts})
 
     def metrics(self) -> dict[str, tuple[str, int]]:
         """Return the endpoints of agent and data plane, on the sandbox's loopback."""
