@@ -18,6 +18,7 @@ from metrics.measures.snapshots import LINKS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.reported import find_missing, hide_values
 from metrics.rundir import RunDir
 from metrics.tables.columns import read_columns
 from metrics.tables.schemas import GROUP_LINKS, OPTIONAL, TABLES
@@ -36,7 +37,7 @@ def headline(run: RunDir) -> dict[str, Any]:
     numbers |= EMULATION.numbers(_emulation(run, totals))
     numbers |= _groups(run, totals.messages, adversaries) | _learning(run) | _attack(run, totals.messages, adversaries)
     numbers["messages_published"] = numbers["messages"]
-    return {name: numbers[name] for name in HEADLINE if name in numbers}
+    return hide_values({name: numbers[name] for name in HEADLINE if name in numbers}, find_missing(run))
 
 
 def _attack(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str, float | None]:

@@ -6,6 +6,7 @@ import pandas as pd
 
 from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.reported import find_missing, is_hidden
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
 from metrics.storage import Place
@@ -40,6 +41,11 @@ class Run(RunDir):
     def is_asked_for(self) -> bool:
         """Whether the network is one that the experiment asked for, or the one that was there."""
         return self.manifest.has_ability("shape")
+
+    def hides(self, *names: str) -> bool:
+        """Return whether one of these columns or measures has no value, since the peers do not report what it needs."""
+        missing = find_missing(self)
+        return any(is_hidden(name, missing) for name in names)
 
     @property
     def duration_s(self) -> float:

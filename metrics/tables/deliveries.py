@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from metrics.asked import find_asked
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
+from metrics.reported import Missing, hide_columns
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import shares
@@ -39,6 +40,7 @@ class DeliverySources:
     pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms
     incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
     captured: bool  # whether captures say what reached a host
+    missing: Missing  # what the peers do not report
 
 
 def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]:
@@ -96,7 +98,8 @@ def _build_piece(
     deliveries = conform(columns, DELIVERIES)
     spread = {name: messages[name] for name in messages.column_names}
     spread |= _spread(deliveries, messages) | _cost(copies, messages)
-    return {"deliveries": deliveries, "messages": conform(spread, MESSAGES)}
+    tables = {"deliveries": deliveries, "messages": conform(spread, MESSAGES)}
+    return {name: hide_columns(table, sources.missing) for name, table in tables.items()}
 
 
 def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints]:

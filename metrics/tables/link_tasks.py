@@ -17,6 +17,7 @@ from metrics.checks.evidence import LinkFrames, Links, Matching
 from metrics.executors import Executor
 from metrics.pcap.schemas import CONNS as CAPTURED
 from metrics.pcap.schemas import CONTROLS
+from metrics.reported import FRAME, GRAFT, Missing, hide_columns
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import agreement, conns, dimensions, interests, links, observed_links
@@ -51,6 +52,7 @@ class LinkSources:
     shown: bool  # whether copies travel on logical links alone
     observer: type[ObservedLinks] | None  # reads logical links from frames; None = no capture, or no frame tells
     adversaries: tuple[int, ...]
+    missing: Missing  # what the peers do not report
 
     def observed(self, share: Share) -> tuple[pa.Table, pa.Table]:
         """``observed_links.observe`` of a share of the nodes."""
@@ -85,13 +87,13 @@ def build_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
     }
 
 
-def build_conns(staging: Place, share: Share) -> dict[str, Rows]:
-    """A share of the table ``conns``."""
+def build_conns(staging: Place, missing: Missing, share: Share) -> dict[str, Rows]:
+    """A share of the table ``conns``. ``missing``: what the peers do not report."""
     captured = read_bucket(staging / "wire" / "conns", CAPTURED, share)
     nodes = read_parquet(staging / "nodes.parquet")
     streams, carried = (_read_part(staging / name, share) for name in ("streams", "carried"))
     subscribed = read_parquet(staging / "interests", columns=["node", "topic"])
-    return {"conns": conns.build_conns(captured, nodes, streams, carried, subscribed)}
+    return {"conns": hide_columns(conns.build_conns(captured, nodes, streams, carried, subscribed), missing)}
 
 
 def _read_part(folder: Place, share: Share) -> pa.Table:
@@ -129,7 +131,8 @@ def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
     """A share of the nodes of the tables ``sharing`` and ``wire_links``."""
     logical, physical = _read_part(sources.links, share), _read_part(sources.physical, share)
     uptimes = _read_part(sources.staging / "uptimes", share)
-    rows = [links.build_sharing("trace", logical, physical, uptimes, sources.grid)]
+    traced = links.build_sharing("trace", logical, physical, uptimes, sources.grid)
+    rows = [hide_columns(traced, sources.missing)]
     if sources.captured:
         proven = pa.concat_tables(
             [sources.of_nodes(name, agreement.PROVEN, share) for name in ("proven", "proven_opposite")]
@@ -138,7 +141,9 @@ def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
             agreement.wire_links(proven, logical),
             sources.of_nodes("connected", agreement.CONNECTED, share),
         )
-        rows.append(links.build_sharing("wire", used, connected, uptimes, sources.grid))
+        shown = links.build_sharing("wire", used, connected, uptimes, sources.grid)
+        # Connections are seen by their packets, logical links by the frames on them.
+        rows.append(hide_columns(shown, frozenset({GRAFT}) if FRAME in sources.missing else frozenset()))
     observed = WIRE_LINKS.empty_table()
     if sources.observer is not None:
         seen, ends = sources.observed(share)

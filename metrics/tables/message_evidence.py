@@ -182,7 +182,7 @@ def _count_deliveries(honest: pa.Table, zero_ns: int) -> dict[str, Tally[Any]]:
     return {
         "by_second": tally(DeliveryCounts, seconds[published], delivered[published], unknown[published]),
         "by_topic": tally(DeliveryCounts, numbers(honest["topic"]), delivered, unknown),
-        "by_copies": tally(RowCount, numbers(honest["copies"])[delivered]),
+        "by_copies": tally(RowCount, numbers(honest["copies"])[delivered & valid(honest["copies"])]),
     }
 
 

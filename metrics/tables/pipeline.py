@@ -20,6 +20,7 @@ from metrics.host_captures import compare_captures
 from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.tables import Reading
+from metrics.reported import DUPLICATE, FRAME, find_missing, hide_values
 from metrics.rundir import RunDir
 from metrics.rundir.files import STALLS_FILE, table_file
 from metrics.storage import Place
@@ -49,6 +50,7 @@ from metrics.tables.message_evidence import MessageSources, weigh_messages
 from metrics.tables.observed_links import observer_of
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.published import PublishedSources, build_published
+from metrics.tables.reported_copies import build_reported
 from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, arrow_schema
 from metrics.tables.shares import Made, Rows, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
@@ -77,6 +79,7 @@ class Pipeline:
         self._executor = executor
         self._run = run
         self._tables = run.tables
+        self._missing = find_missing(run)
         self.links: Links | None = None
 
     def write(self, *, packets: bool) -> None:
@@ -159,6 +162,7 @@ class Pipeline:
             shown=captured and copies_show_links(run),
             observer=observer_of(run) if captured else None,
             adversaries=tuple(sorted(read_adversaries(run))),
+            missing=self._missing,
         )
 
     def _save_pairs(self) -> None:
@@ -185,14 +189,19 @@ class Pipeline:
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
     def _save_deliveries(self) -> None:
+        transmissions = self._staging / "transmissions"
+        if FRAME in self._missing and DUPLICATE not in self._missing:
+            self._write(partial(build_reported, self._staging), "reported")
+            transmissions = self._staging / "reported"
         sources = deliveries.DeliverySources(
             told=self._staging / "told",
-            transmissions=self._staging / "transmissions",
+            transmissions=transmissions,
             interests=self._staging / "interests",
             published=self._staging / "published",
             pairs=self._pairs,
             incomplete=tuple(self._staged.incomplete),
             captured=bool(self._run.captures),
+            missing=self._missing,
         )
         make = partial(deliveries.build_deliveries, sources)
         self._write(make, "deliveries", "messages")
@@ -210,7 +219,7 @@ class Pipeline:
         self.messages = weigh_messages(self._executor, weighed, folder, self._buckets)
 
     def _save_conns(self) -> None:
-        self._write(partial(link_tasks.build_conns, self._staging), "conns")
+        self._write(partial(link_tasks.build_conns, self._staging, self._missing), "conns")
 
     def _compare_captures(self) -> None:
         """Compare the data plane's capture with those in hosts, in one task: few hosts are sampled."""
@@ -334,10 +343,9 @@ class Pipeline:
         intervals = Intervals(nodes, topics, physical, logical, read_adversaries(run))
         instants = choose_instants(timeline.grid, end_ns, len(run.nodes))
         rows = [{"at_ns": at_ns} | measure_overlay(intervals.at(at_ns)[1]) for at_ns in instants]
-        self._save_small("overlay", rows)
         topics, degrees = build_parts(intervals, sorted({timeline.zero_ns, end_ns}))
-        self._save_small("overlay_topics", topics)
-        self._save_small("overlay_degrees", degrees)
+        for name, parts in {"overlay": rows, "overlay_topics": topics, "overlay_degrees": degrees}.items():
+            self._save_small(name, [hide_values(row, self._missing) for row in parts])
 
     def _save_overhead(self) -> None:
         self._write(partial(_build_overhead, self._staging, self._run.nodes_by_host), "overhead", "control")

@@ -125,7 +125,7 @@ def _build_messages(staging: Path, told: Told, interests: pa.Table, copies: pa.T
     (staging / "pairs").mkdir()
     np.save(staging / "pairs" / "delay_ms.npy", np.full((1, 1), np.nan))  # nothing was asked of any pair
     places = {name: staging / name for name in ("told", "transmissions", "interests", "published", "pairs")}
-    sources = DeliverySources(**places, incomplete=(), captured=False)
+    sources = DeliverySources(**places, incomplete=(), captured=False, missing=frozenset())
     pieces = [*build_deliveries(sources, Share())]
     deliveries, messages = (pa.concat_tables([piece[name] for piece in pieces]) for name in ("deliveries", "messages"))
     return {"deliveries": _clear_deliveries(deliveries, messages, told), "messages": _clear_messages(messages, told)}

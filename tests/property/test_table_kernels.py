@@ -521,7 +521,7 @@ def test_messages_and_deliveries_are_what_loops_say(
             return found
 
         paths = {name: folder / name for name in ("told", "transmissions", "interests", "pairs", "published")}
-        sources = deliveries.DeliverySources(**paths, incomplete=INCOMPLETE, captured=captured)
+        sources = deliveries.DeliverySources(**paths, incomplete=INCOMPLETE, captured=captured, missing=frozenset())
         published = made("published", lambda share: [build_published(said, 5, share)])
         noted_pairs = {(row["message_id"], row["bucket"]) for row in mentions}
         sent = [

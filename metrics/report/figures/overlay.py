@@ -45,7 +45,7 @@ def link_sharing(run: Run) -> Drawing | None:
     connections and logical links hold the two together.
     """
     sharing = run.honest("sharing")
-    if sharing is None or sharing.empty:
+    if sharing is None or sharing.empty or run.hides("view_size_total", "degree"):
         return None
     series = sharing.groupby(["source", "at_ns"])[["view_size_total", "degree"]].mean().reset_index()
     seconds = (series["at_ns"] - run.zero_ns) / 1e9
@@ -83,7 +83,7 @@ def degrees(run: Run) -> Drawing | None:
     different nodes in a node's views, and nodes whose views contain it.
     """
     nodes = run.last("overlay_degrees")
-    if nodes is None or not nodes["degree"].any():
+    if nodes is None or run.hides("degree", "opened", "view_size_unique") or not nodes["degree"].any():
         return None
     canvas, axes = plain_axes(height=2.9)
     values, counts = np.unique(nodes["degree"], return_counts=True)
@@ -123,7 +123,7 @@ def topic_overlays(run: Run) -> Drawing | None:
     and the longest of the shortest paths within one. A larger mark stands for more topics in the same place.
     """
     topics = run.last("overlay_topics")
-    if topics is None or topics.empty:
+    if topics is None or topics.empty or run.hides("components"):
         return None
     canvas, panels = axes_grid(3.6, rows=2, sharex=True)
     shown = (("components", "components", BLUE), ("diameter", "diameter (links)", ORANGE))

@@ -153,7 +153,7 @@ def traffic_overhead(run: Run) -> Drawing | None:
     publication, and of each node that received a copy.
     """
     totals = run.totals.messages
-    if not totals.copies_by_node:
+    if not totals.copies_by_node or run.hides("traffic_overhead_ratio"):
         return None
     by_second = _shares(totals.copies_by_second, "at_relay", "copies")
     by_node = _shares(totals.copies_by_node, "at_relay", "copies")

@@ -52,7 +52,8 @@ def draw_world(run: Run, width: float = 9.0) -> Drawing | None:
     axes.set_frame_on(False)
     with in_readers_font():
         _name_sites(axes, hosts)
-    return Drawing(canvas, _seen(hosts, links))
+    places_only = f"{count(len(hosts), 'host')} at {count(hosts['site'].nunique(), 'site')}"
+    return Drawing(canvas, f"{places_only}." if run.hides("physical_links") else _seen(hosts, links))
 
 
 def _seen(hosts: pd.DataFrame, links: list[tuple[int, int]]) -> str:

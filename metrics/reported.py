@@ -1,0 +1,61 @@
+"""What the peers of a run report of themselves. What they do not report is absent from tables and results, never 0.
+
+Python peers report everything. Another program that reads and writes lines (``peer.events = "lines"``) reports
+publications and deliveries, and what ``peer.says`` names; Trellis knows none of its frames.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+
+from metrics.rundir import RunDir
+
+FRAME: Final = "frame"
+LINK: Final = "link"
+GRAFT: Final = "graft"
+DUPLICATE: Final = "duplicate"
+_OPENING: Final = "opening"  # which of two neighbours opened a connection
+_RELAY: Final = "relay"  # copies at nodes that do not subscribe
+EVERYTHING: Final = frozenset({FRAME, LINK, GRAFT, DUPLICATE, _OPENING, _RELAY})
+"""What Python peers report."""
+
+_NEEDS: Final = {
+    FRAME: "control_.*|logical_per_physical_link_on_wire|n_transmissions|n_reached|redundancy"
+    "|n_frames|n_topics|n_logical_links",
+    LINK: "physical_links|degree.*|(largest_)?components?|clustering.*|diameter|path_length_mean|links"
+    "|logical_per_physical_link|topic_components.*|topics_partitioned|topic_diameter_max",
+    GRAFT: "logical_links|view_.*|in_degree.*|link_sharing_ratio|logical_per_physical_link|topic_view_components.*",
+    DUPLICATE: "duplicates_per_delivery|copies",
+    _OPENING: "opened.*|accepted.*",
+    _RELAY: "relay_ratio|(node_)?traffic_overhead.*",
+}
+"""By what has to be reported, which columns and measures have no value without it (as a regular expression)."""
+
+Missing = frozenset[str]
+
+
+def find_missing(run: RunDir) -> Missing:
+    """Return what the peers of a run do not report: keys of ``_NEEDS``."""
+    peer: Mapping[str, Any] = run.experiment.get("peer", {})
+    return EVERYTHING - set(peer["says"]) if peer.get("events") == "lines" else frozenset()
+
+
+def is_hidden(name: str, missing: Missing) -> bool:
+    """Return whether a column or measure has no value because of what is missing."""
+    return any(re.fullmatch(_NEEDS[each], name) for each in missing)
+
+
+def hide_values(row: Mapping[str, Any], missing: Missing) -> dict[str, Any]:
+    """Return a row with None for each value that nobody knows."""
+    return {name: None if is_hidden(name, missing) else value for name, value in row.items()}
+
+
+def hide_columns(table: pa.Table, missing: Missing) -> pa.Table:
+    """Return a table with nulls in each column that nobody knows."""
+    columns = {
+        field.name: pa.nulls(len(table), field.type) if is_hidden(field.name, missing) else table[field.name]
+        for field in table.schema
+    }
+    return pa.table(columns, schema=table.schema)

@@ -1,0 +1,69 @@
+"""What peers do not report is absent, and what they report is counted."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from metrics.reported import EVERYTHING, hide_columns, hide_values, is_hidden
+from metrics.tables.deliveries import DELIVERIES
+from metrics.tables.reported_copies import build_reported
+from metrics.tables.schemas import arrow_schema
+from metrics.tables.shares import Share
+from metrics.tables.traces import FURTHER, TOLD
+
+HIDDEN = {
+    "link": {"physical_links", "degree_p50", "components", "topics_partitioned", "topic_diameter_max", "diameter"},
+    "graft": {"logical_links", "view_size_total_mean", "in_degree_max", "topic_view_components", "link_sharing_ratio"},
+    "duplicate": {"duplicates_per_delivery", "copies"},
+    "frame": {"control_bytes_per_peer_per_s", "logical_per_physical_link_on_wire", "redundancy", "n_frames"},
+}
+BOTH = {"logical_per_physical_link"}
+KNOWN = {
+    "nodes",
+    "topics",
+    "subscriptions",
+    "delivery_ratio",
+    "propagation_delay_ms_p50",
+    "repeated_deliveries",
+    "hops_mean",
+}
+
+
+@pytest.mark.parametrize("missing", HIDDEN)
+def test_each_name_is_hidden_for_its_own_reason(missing: str):
+    names = set().union(*HIDDEN.values(), KNOWN)
+    assert {name for name in names if is_hidden(name, frozenset({missing}))} == HIDDEN[missing]
+    assert is_hidden("logical_per_physical_link", frozenset({missing})) == (missing in ("link", "graft"))
+
+
+def test_who_reports_everything_hides_nothing_and_nobody_hides_what_is_known():
+    names = {*KNOWN, *BOTH, *HIDDEN["link"]}
+    assert not any(is_hidden(name, frozenset()) for name in names)
+    assert not any(is_hidden(name, EVERYTHING) for name in KNOWN)
+
+
+def test_columns_keep_their_types_and_rows_their_keys():
+    table = pa.table({"copies": pa.array([1, 2]), "node": pa.array([3, 4])})
+    hidden = hide_columns(table, frozenset({"duplicate"}))
+    assert hidden.schema == table.schema
+    assert hidden.to_pydict() == {"copies": [None, None], "node": [3, 4]}
+    assert hide_values({"degree": 0, "node": 1}, frozenset({"link"})) == {"degree": None, "node": 1}
+    empty = arrow_schema("overlay").empty_table()
+    assert hide_columns(empty, EVERYTHING).schema == empty.schema
+    assert "copies" in DELIVERIES.names
+
+
+def test_reported_copies_are_those_of_other_nodes(tmp_path: Path):
+    """Message 1 << 32 is node 1's. Nodes 2 and 3 deliver it, node 2 has two duplicates; node 1 hears it again, too."""
+    number = 1 << 32
+    told = [("publish", 1, 10), ("deliver", 1, 11), ("deliver", 2, 12), ("deliver", 3, 13), ("relay", 4, 14)]
+    further = [("duplicate", 2, 15), ("duplicate", 2, 16), ("duplicate", 1, 17), ("reject", 3, 18)]
+    for name, schema, rows in (("told", TOLD, told), ("further", FURTHER, further)):
+        (tmp_path / name).mkdir()
+        lines = [{"event": event, "node": node, "ts_ns": ts_ns, "message_id": number} for event, node, ts_ns in rows]
+        pq.write_table(pa.Table.from_pylist(lines, schema=schema), tmp_path / name / "part-0.parquet")
+    [rows] = build_reported(tmp_path, Share())["reported"]
+    found = [(row["dst_node"], row["log_recv_ns"], row["is_dup"], row["at_relay"]) for row in rows.to_pylist()]
+    assert found == [(2, 12, False, False), (3, 13, False, False), (2, 15, True, False), (2, 16, True, False)]
