@@ -82,9 +82,9 @@ class Machine:
         return call(self.folder, list(words))
 
     def await_ready(self) -> dict[str, Any]:
-        return until(lambda: (status := self._status()) and status["ready"] and status)
+        return until(lambda: (status := self.status()) and status["ready"] and status)
 
-    def _status(self) -> dict[str, Any] | None:
+    def status(self) -> dict[str, Any] | None:
         """None while nobody listens yet: the socket's file is there before."""
         try:
             return self.call("status")

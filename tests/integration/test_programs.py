@@ -80,8 +80,8 @@ def test_instances_join_leave_and_crash_with_their_programs(machine):
 def test_the_agent_waits_until_programs_listen(machine):
     """Their start takes nothing from the warm-up: the barrier counts programs that are ready, not processes."""
     m = machine(1, **LINES | {"command": program("sys.stdin.readline()")})
-    until(lambda: len(descendants(m.process.pid)) == 2)
-    assert m._status()["counts"] == {"created": 1}
+    until(lambda: len(descendants(m.process.pid)) == 2 and m.status())
+    assert m.status()["counts"] == {"created": 1}
     assert m.call("start", str(time.time_ns())) == {"error": "not ready: nodes [0]"}
 
 

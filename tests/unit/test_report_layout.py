@@ -126,6 +126,9 @@ class Large:
             ),
         }
 
+    def hides(self, *names: str) -> bool:
+        return False
+
     def table(self, name: str) -> pd.DataFrame | None:
         return self._tables.get(name)
 
