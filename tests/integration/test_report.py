@@ -111,8 +111,8 @@ def test_images_say_what_is_seen(page: str, analysed: Path) -> None:
 
 def test_every_figure_is_drawn_and_in_the_page(page: str, analysed: Path) -> None:
     drawn = {path.stem for path in (analysed / "report").glob("*.svg") if path.read_text().startswith("<svg ")}
-    without = {"learning", "faults"}
-    assert drawn == {figure.name for figure in FIGURES} - without, "the toy network learns nothing and has no faults"
+    without = {"learning", "faults", "peer-resources"}
+    assert drawn == {figure.name for figure in FIGURES} - without, "the toy network learns nothing, and has no faults"
     assert all(f'<figure id="{name}"' in page or f'class="wide" id="{name}"' in page for name in drawn)
     assert page.count("What this means.") == len(drawn)
 
@@ -209,7 +209,7 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
     titles = (
         "Before, during and after faults, Learning",
         "The overlay on the planet",
-        "Measured and configured round-trip times",
+        "Measured and configured round-trip times, Resources of the peers",
     )
     assert all(f"Nothing to show for: {title}." in written for title in titles)
 

@@ -196,7 +196,7 @@ def fidelity(run: Run) -> Drawing | None:
 
 
 @CHAPTER.figure(
-    "Processor, memory and queues of the peers",
+    "Resources of the peers",
     "samples",
     meaning="""What only the processes know. A peer near the share of a whole processor is too slow for its frames.
     Memory that grows all the time is a leak. Bytes that wait at a peer are delay that neither the network nor the
