@@ -93,7 +93,9 @@ def test_waits_are_what_a_loop_says(streams: list[Any], random: Any) -> None:
     rows = [row for each in streams for row in frames_of(*each)]
     random.shuffle(rows)
     with tempfile.TemporaryDirectory() as folder:
-        for name, values in (("delay_ms", DELAYS_MS), ("jitter_ms", JITTER_MS), ("queue_ms", QUEUE_MS)):
+        access = np.zeros((2, 2, 3))  # rates and queues of two nodes, and of none
+        access[:, :, :2] = np.ones((2, 2)), QUEUE_MS
+        for name, values in (("delay_ms", DELAYS_MS), ("jitter_ms", JITTER_MS), ("access", access)):
             np.save(Path(folder) / f"{name}.npy", values)
         found = tcp_waits(pa.Table.from_pylist(rows, arrow_schema("hops")), Path(folder))
     assert found.tolist() == [wait_of(row, rows) for row in rows]

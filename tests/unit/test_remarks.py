@@ -8,21 +8,31 @@ from msgspec import Struct
 
 from harness.cli import main
 from harness.experiment.abilities import DEFAULTS, DEMANDS, Demand, ignored_keys, refusals
-from harness.experiment.form import Experiment, LinksSpec, resolve
+from harness.experiment.faults import VERBS
+from harness.experiment.form import Experiment, FaultSpec, LinksSpec, resolve
 from harness.experiment.loader import decode, decode_experiment
 from harness.testbeds.registry import TESTBEDS
 from metrics.degenerate import find_degeneracies
 
 BASE = 'name = "x"\nprotocol = "random"\nunderlay = { kind = "uniform", hosts = 20 }\n'
+FAULTS: dict[str, Any] = {
+    "partition": [1, 2],
+    "isolate": 1,
+    "cut": [1, 2],
+    "sever": 0.1,
+    "degrade": {"loss_ratio": 0.1},
+    "flap": {"period_s": 2.0, "down_s": 1.0},
+    "pause": 1,
+}
 OTHER: dict[str, Any] = {
     "inventory": "machines.toml",
     "peer.command": ["node", "peer.js"],
     "churn.silent_ratio": 0.5,
-    "faults": [{"at_s": 1.0, "isolate": 1}],
     "underlay.jitter": 1.0,
     "underlay.up_mbit": 2.0,
     "underlay.down_mbit": 2.0,
     "underlay.queue_bytes": 3000,
+    **{f"faults.{verb}": [{"at_s": 1.0, verb: value}] for verb, value in FAULTS.items()},
     "underlay.links": [{"nodes": [0], "loss_ratio": 0.5}],
     "underlay.links.queue_ms": [{"nodes": [0], "queue_ms": 5.0}],
     "underlay.links.queue_bytes": [{"nodes": [0], "queue_bytes": 3000}],
@@ -49,9 +59,17 @@ def other_value(key: str) -> Any:
     return not value if isinstance(value, bool) else value + 2
 
 
+LISTS = ("faults", "underlay.links")
+
+
+def place_of(key: str) -> str:
+    """Where a key of ``with_key`` is."""
+    return next((f"{each}[0]{key.removeprefix(each)}" for each in LISTS if key.startswith(f"{each}.")), key)
+
+
 def with_key(key: str, testbed: str) -> Experiment:
     document: dict[str, Any] = {"name": "x", "testbed": testbed}
-    *sections, last = key.split(".")[: 2 if key.startswith("underlay.") else None]
+    *sections, last = place_of(key).partition("[")[0].split(".")
     place = document
     for name in sections:
         place = place.setdefault(name, {})
@@ -65,22 +83,24 @@ KEYS = [(demand, key) for demand in DEMANDS for key in demand.keys]
 def test_the_table_names_keys_of_the_form_each_once() -> None:
     names = [key for _, key in KEYS]
     assert len(set(names)) == len(names)
-    of_links = {f"underlay.links.{name}" for name in LinksSpec.__struct_fields__}
-    assert set(names) <= {*leaves(DEFAULTS), *of_links}
+    entries = {"underlay.links": LinksSpec, "faults": FaultSpec}
+    of_entries = {f"{place}.{name}" for place, spec in entries.items() for name in spec.__struct_fields__}
+    assert set(names) <= {*leaves(DEFAULTS), *of_entries}
+    assert {name for name in names if name.startswith("faults.")} == {f"faults.{verb}" for verb in VERBS}
 
 
 @pytest.mark.parametrize("testbed", TESTBEDS)
 @pytest.mark.parametrize(("demand", "key"), KEYS, ids=[key for _, key in KEYS])
 def test_a_key_is_honoured_refused_or_remarked_on(demand: Demand, key: str, testbed: str) -> None:
-    experiment = with_key(key, testbed)
-    refused = [place for place, _ in refusals(experiment) if not f"$.{key}".startswith(f"{place}.")]
+    experiment, place = with_key(key, testbed), place_of(key)
+    refused = [problem for problem, _ in refusals(experiment) if not f"$.{key}".startswith(f"{problem}.")]
     remarked = list(ignored_keys(experiment))
     if demand.ability in TESTBEDS[testbed].can:
         assert (refused, remarked) == ([], [])
     elif demand.refused:
-        assert (refused, remarked) == ([f"$.{key}"], [])
+        assert (refused, remarked) == ([f"$.{place}"], [])
     else:
-        assert refused == [] and [text.split()[0] for text in remarked] == [key]
+        assert refused == [] and [text.split()[0] for text in remarked] == [place]
 
 
 def test_defaults_are_remarked_on_nowhere() -> None:

@@ -77,6 +77,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
 
     monkeypatch.setattr(command, "perform_stage", stage)
     monkeypatch.setattr(command, "analyse", analyse)
+    monkeypatch.setattr(RunDir, "manifest", SimpleNamespace(machine=""))
 
     def make_plan(experiment: Any, *_: object, **__: object) -> Any:
         return SimpleNamespace(plan=SimpleNamespace(experiment=experiment))

@@ -36,6 +36,9 @@ class Shown(Run):
     dilation = 2.0
     is_asked_for = True
 
+    def hides(self, *_: str) -> bool:
+        return False
+
     def table(self, name: str) -> pd.DataFrame | None:
         return self._tables.get(name)
 
