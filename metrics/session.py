@@ -5,6 +5,7 @@
 
 import os
 import re
+import socket
 import sys
 import tempfile
 import time
@@ -27,6 +28,9 @@ SETTLED_S = 3.0
 """Where it is not known how many executors will come, all are taken to be there when none came for so long."""
 
 _POLL_S = 0.1
+
+_CONNECT_PORT = 15002
+"""Where a Spark Connect server listens if its URL does not say."""
 
 _MANY = 1 << 20
 """More rows than any session has cores."""
@@ -97,7 +101,9 @@ def _connected(url: str) -> Iterator[SparkSession]:
     """
     from pyspark.sql.connect.session import SparkSession as ConnectSession
 
+    host, _, port = url.removeprefix("sc://").partition("/")[0].partition(":")
     try:
+        socket.create_connection((host, int(port or _CONNECT_PORT)), WAIT_S).close()  # gRPC would ask for minutes
         spark: Any = ConnectSession.builder.remote(url).create()
         _ = spark.version  # the first question that the server must answer
     except Exception:  # of many types: of gRPC, of Spark, of the URL
