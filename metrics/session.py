@@ -97,10 +97,12 @@ def _connected(url: str) -> Iterator[SparkSession]:
     """A session of a Spark Connect server.
 
     Raises:
-        MasterError: the server gives no session.
+        MasterError: the server gives no session, or the packages for it are missing here.
     """
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
-
+    try:
+        from pyspark.sql.connect.session import SparkSession as ConnectSession
+    except ImportError:
+        raise MasterError(url, 'Spark Connect needs packages: pip install "pyspark[connect]"') from None
     host, _, port = url.removeprefix("sc://").partition("/")[0].partition(":")
     try:
         socket.create_connection((host, int(port or _CONNECT_PORT)), WAIT_S).close()  # gRPC would ask for minutes

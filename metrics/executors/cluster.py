@@ -96,8 +96,8 @@ class WorkersError(RunDirError):
 class MasterError(RunDirError):
     """The master of a cluster gives no session."""
 
-    def __init__(self, master: str) -> None:
-        Exception.__init__(self, f"{master}: Spark cannot begin: does a master answer at this address?")
+    def __init__(self, master: str, why: str = "does a master answer at this address?") -> None:
+        Exception.__init__(self, f"{master}: Spark cannot begin: {why}")
 
 
 def require_workers(executor: "Executor", master: str, run_dir: Place, folder: Place) -> None:
