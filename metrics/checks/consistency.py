@@ -132,7 +132,8 @@ def frames_arrived(frames: evidence.Outcome) -> Judgement:
 
 @RULES.add("consistency", SUSPECT)
 def frames_kept(frames: evidence.Outcome, traces: evidence.Traces) -> Judgement:
-    """Fails if a peer dropped a frame instead of sending it (full send queue, no link).
+    """Fails if a peer dropped a frame instead of sending it (full send queue, no link). Frames without a link do not
+    count while a cut or a pause breaks the connection.
 
     Send queues overflow where a machine is too slow.
     """

@@ -1,6 +1,5 @@
 """The few numbers over whole tables that the checks judge. Exact, and read here: planning a query costs more."""
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -30,6 +29,7 @@ from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables.accounts import AccountEvidence
 from metrics.tables.columns import numbers, of_whole_traces, read_columns, valid
 from metrics.tables.completeness import cover_streams, match_connections
+from metrics.tables.halts import count_drops
 from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
 from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
@@ -79,7 +79,9 @@ def gather(
             incomplete={node: states[node].lines if node in states else None for node in incomplete},
             changes=sum(state.changes for state in states.values()),
             scheduled_changes=count_changes(run),
-            dropped=_drops(staging / "events") if any(state.drops for state in states.values()) else {},
+            dropped=_drops(staging / "events", PairChanges.of_nodes(run))
+            if any(state.drops for state in states.values())
+            else {},
         ),
         publications=parts.Publications(
             scheduled=sum(1 for action in run.schedule() if action["action"] == "publish"),
@@ -359,7 +361,8 @@ def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...
     return busy or missing, steal or missing
 
 
-def _drops(events: Place) -> dict[str, int]:
-    """Frames that peers dropped, by reason."""
-    said = open_dataset(events, EVENTS).to_table(columns=["reason"], filter=pc.field("event") == "drop")
-    return dict(Counter(pc.fill_null(said["reason"], "unsaid").to_pylist()))
+def _drops(events: Place, changes: PairChanges) -> dict[str, int]:
+    """Frames that peers dropped, by reason, but for those that a cut or a pause explains."""
+    columns = ["node", "peer", "ts_ns", "reason"]
+    drops = open_dataset(events, EVENTS).to_table(columns=columns, filter=pc.field("event") == "drop")
+    return count_drops(drops, changes)

@@ -1,5 +1,7 @@
 """What cuts and pauses explain: frames lost with connections that broke, and ends of links that nobody was told of."""
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -7,7 +9,7 @@ import pyarrow.compute as pc
 from metrics.changes import FOREVER_NS, PairChanges
 from metrics.checks.consistency import TOLD
 from metrics.pcap.walk import Bools, Ints
-from metrics.tables.columns import numbers
+from metrics.tables.columns import numbers, says
 
 
 def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, changes: PairChanges) -> Bools:
@@ -30,8 +32,25 @@ def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
     return halted & (numbers(unread["off"]) > read_off)
 
 
+def count_drops(drops: pa.Table, changes: PairChanges) -> dict[str, int]:
+    """Count the frames that peers dropped, by reason.
+
+    A node goes on to send until it knows that a connection is broken. So frames without a link do not count if a cut
+    or a pause was breaking the connection.
+
+    Args:
+        drops: the events, with node, peer, ts_ns and reason.
+        changes: of pairs of nodes.
+    """
+    node, peer, at_ns = (numbers(drops[name], -1) for name in ("node", "peer", "ts_ns"))
+    breaking = changes.meet(node, peer, at_ns, at_ns, which="breaking") & says(drops["reason"], "no_link")
+    return dict(Counter(pc.fill_null(drops["reason"].filter(pa.array(~breaking)), "unsaid").to_pylist()))
+
+
 def before_halts(rows: pa.Table, changes: PairChanges) -> pa.Table:
     """Return spans of links by the traces up to their pair's first cut or pause, since later frames are missing.
+
+    A link that begins just before it may have no ``Hello`` of one side on the wire: the cut kept it.
 
     Args:
         rows: with node, peer, from_ns and to_ns.

@@ -174,7 +174,7 @@ def _compare_links(sources: LinkSources, share: Share) -> Links:
     ends = loosen(sources.of_nodes("ends", agreement.ENDS, share), changes)
     physical = _read_part(sources.physical, share)
     connected = loosen(sources.of_nodes("connected", agreement.CONNECTED, share), changes)
-    matching = agreement.compare_physical(ends, physical, incomplete, sources.grid)
+    matching = agreement.compare_physical(ends, before_halts(physical, changes), incomplete, sources.grid)
     open_ones = agreement.compare_connected(connected, physical, incomplete, list(sources.vanished), sources.grid)
     logical = None
     if sources.shown:

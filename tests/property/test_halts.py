@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from metrics.changes import BREAK_NS, FOREVER_NS, GRACE_NS, PairChanges, Which
 from metrics.checks.consistency import TOLD
-from metrics.tables.halts import excuse_halted
+from metrics.tables.halts import before_halts, count_drops, excuse_halted
 from metrics.tables.schemas import arrow_schema
 from topologies.timeline import Change
 
@@ -69,6 +69,44 @@ def test_a_pause_concerns_its_own_peers_until_a_second_after_it(
             and (since + length) * SECOND >= halt.from_ns
             for halt in halts
         )
+
+
+@given(
+    st.lists(st.tuples(nodes, nodes, st.integers(0, 90), st.sampled_from(["no_link", "queue_full"])), max_size=8),
+    st.lists(some_halt(), max_size=3),
+)
+def test_frames_without_link_count_unless_a_cut_or_a_pause_breaks_the_connection(
+    rows: list[tuple[int, int, int, str]], halts: list[Change]
+) -> None:
+    names = ("node", "peer", "ts_ns", "reason")
+    drops = [dict(zip(names, (node, peer, at_s * SECOND, reason), strict=True)) for node, peer, at_s, reason in rows]
+    kinds = (pa.int32(), pa.int32(), pa.int64(), pa.string())
+    schema = pa.schema(list(zip(names, kinds, strict=True)))
+    found = count_drops(pa.Table.from_pylist(drops, schema), PairChanges(halts, NODES))
+    expected: dict[str, int] = {}
+    for node, peer, at_s, reason in rows:
+        breaking = False
+        for halt in halts:
+            ends = {(a, b) for a in halt.sources for b in halt.destinations}
+            reached = ends & {(node, peer), (peer, node)} or {node, peer} & {*halt.paused}
+            ended = halt.to_ns is not None and at_s * SECOND >= halt.to_ns + BREAK_NS
+            breaking |= bool(reached) and at_s * SECOND >= halt.from_ns and not ended
+        if reason != "no_link" or not breaking:
+            expected[reason] = expected.get(reason, 0) + 1
+    assert found == expected
+
+
+def test_links_by_the_traces_end_with_a_cut_and_begin_after_it() -> None:
+    cut = PairChanges([Change(10, 0, 20, sources=(0,), destinations=(1,), is_cut=True)], NODES)
+    spans = [(0, 1, 5, 90), (1, 0, 5, 90), (0, 1, 15, 90), (0, 1, 40, 90), (0, 2, 5, 90)]
+    names = ("node", "peer", "from_ns", "to_ns")
+    kept = before_halts(pa.Table.from_pylist([dict(zip(names, span, strict=True)) for span in spans]), cut)
+    assert [tuple(row.values()) for row in kept.to_pylist()] == [
+        (0, 1, 5, 10),
+        (1, 0, 5, 10),
+        (0, 1, 40, 90),
+        (0, 2, 5, 90),
+    ]
 
 
 def test_links_are_compared_up_to_a_pause_of_either_end() -> None:
