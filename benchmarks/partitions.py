@@ -41,7 +41,7 @@ COLUMNS = (
     "testbed",
     "seeds",
     "delivery ratio before, during, after",
-    "p99 latency before, after, s",
+    "p99 latency before, after, ms",
     "recovered after, s",
     "packets into cut pairs",
 )
