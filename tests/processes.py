@@ -1,10 +1,22 @@
 """What tests ask of processes that are not their children."""
 
+import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 END_S = 20.0
+
+
+@contextmanager
+def ended(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
+    """Kill the process at the end."""
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def is_alive(pid: int) -> bool:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from harness.testbeds.emulated.pauser import Orders, Pauser
+from tests.processes import ended
 from topologies.timeline import Change
 
 pytestmark = pytest.mark.root
@@ -19,16 +20,6 @@ pytestmark = pytest.mark.root
 HOUR_NS = 3_600_000_000_000
 DEADLINE_S = 60.0
 ROOT = Path(__file__).parents[2]
-
-
-@contextmanager
-def ended(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
-    """Kill the process at the end."""
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 def await_true(holds: Callable[[], bool]) -> None:

@@ -18,6 +18,7 @@ from harness.deployment import Deployment, make_token
 from harness.testbeds import remote
 from metrics.rundir import RunDir
 from tests.integration.trial_machines import ROOT, printed_inventory
+from tests.processes import ended
 
 PAUSER = Path(remote.__file__).with_name("pauser.py")
 HOUR_NS = 3_600_000_000_000
@@ -33,16 +34,6 @@ def await_state(process: int, wanted: str) -> None:
     while state(process) not in wanted:
         assert time.monotonic() < until_s
         time.sleep(0.01)
-
-
-@contextmanager
-def ended(process: "subprocess.Popen[bytes]") -> Iterator["subprocess.Popen[bytes]"]:
-    """Kill the process at the end."""
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 @contextmanager
