@@ -11,10 +11,10 @@ import numpy.typing as npt
 from msgspec import Meta, Raw, Struct
 
 from topologies.jitter import CORRELATION_MS
+from topologies.limits import Name
+from topologies.link_graph import LinkGraph
 
 Matrix = npt.NDArray[np.float64]
-
-Name = Annotated[str, Meta(max_length=200)]
 
 UP, DOWN = 0, 1
 """The rows of arrays about access links: towards the network, and from it."""
@@ -53,6 +53,8 @@ class Underlay(Struct, frozen=True):
         sources: attributions to print in the report.
         jitter_correlation_ms: time between two random values of a pair's delay, which is linear in between
             (``topologies.jitter``). 0 = none, in documents of versions that drew the delay of every packet.
+        graph: the routers and links of which the matrices are the paths; None = there are only the matrices.
+        routers: with a graph, the number of the router of every host.
 
     Matrices are read-only: those of zeros use no memory (``between``).
     """
@@ -67,6 +69,8 @@ class Underlay(Struct, frozen=True):
     filled: npt.NDArray[np.int8]
     sources: tuple[str, ...] = ()
     jitter_correlation_ms: float = CORRELATION_MS
+    graph: LinkGraph | None = None
+    routers: tuple[int, ...] = ()
 
     @property
     def size(self) -> int:
@@ -91,6 +95,8 @@ class Underlay(Struct, frozen=True):
         opening: dict[str, Any] = {"kind": self.kind, "sources": self.sources, "hosts": hosts}
         if self.jitter_ms.any():
             opening["jitter_correlation_ms"] = self.jitter_correlation_ms
+        if self.graph is not None:
+            opening |= {"graph": self.graph, "routers": self.routers}
         yield msgspec.json.encode(opening).removesuffix(b"}")
         for name in _ARRAYS:
             yield f',"{name}":'.encode()
@@ -106,6 +112,8 @@ class Underlay(Struct, frozen=True):
         """
         read = msgspec.json.decode(content, type=_Document)
         size = len(read.hosts)
+        if read.graph is not None and (len(read.routers) != size or max(read.routers) >= len(read.graph.routers)):
+            raise ValueError(f"expected {size} numbers of routers below {len(read.graph.routers)}")
         return Underlay(
             kind=read.kind,
             hosts=read.hosts,
@@ -117,6 +125,8 @@ class Underlay(Struct, frozen=True):
             filled=_decode(read.filled, size, np.int8),
             sources=read.sources,
             jitter_correlation_ms=read.jitter_correlation_ms,
+            graph=read.graph,
+            routers=read.routers,
         )
 
 
@@ -146,6 +156,8 @@ class _Document(Struct):
     queue_ms: list[float | list[float]]
     filled: float | list[Raw]
     jitter_correlation_ms: Annotated[float, Meta(ge=0)] = 0.0
+    graph: LinkGraph | None = None
+    routers: tuple[Annotated[int, Meta(ge=0)], ...] = ()
 
 
 def _encode(array: npt.NDArray[Any]) -> Iterator[bytes]:

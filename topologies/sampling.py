@@ -71,6 +71,7 @@ def place_hosts(underlay: Underlay, sites: Sequence[int], access_delay_ms: float
         rate_mbit=underlay.rate_mbit[:, index],
         queue_ms=underlay.queue_ms[:, index],
         filled=_of_sites(underlay.filled, index),
+        routers=tuple(underlay.routers[site] for site in sites) if underlay.graph else (),
     )
 
 

@@ -94,7 +94,9 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """``world-cities``: cities, with delays modelled from distances. ``unit-square``: random points, delays by
     distance. ``uniform``: all delays equal. ``measured-cities``: delays measured between 217 cities, which ship with
     Trellis. ``wondernetwork``: those between 246 cities, per direction and with jitter. ``matrix``, ``pairs``,
-    ``mesh``: your own matrix, list of pairs or JSON. ``ethp2p``: the ``topology.json`` of its simulations."""
+    ``mesh``: your own matrix, list of pairs or JSON. ``ethp2p``: the ``topology.json`` of its simulations.
+    ``graphml``, ``gml``, ``rocketfuel``: routers and links, as of the Topology Zoo, Shadow and Rocketfuel; a host at
+    each router, and delays along the shortest paths."""
     hosts: Annotated[int, Meta(ge=2, le=MOST_HOSTS)] | None = None
     """Number of hosts; each runs one node. Default: every site of the data, or 20 of a generated network. A smaller
     number is a sample."""
@@ -109,7 +111,8 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     missing: Missing = "refuse"
     """Pairs without a time (``pairs``, ``mesh``, ``ethp2p``). ``refuse``: refuse the file. ``reverse``: take the other
     direction's time. ``relay``: the same, otherwise the best sum over one relay. ``path``: the same, otherwise the
-    shortest path. ``drop``: drop the hosts with most missing pairs until none is missing."""
+    shortest path. ``drop``: drop the hosts with most missing pairs until none is missing. Of a graph (``graphml``,
+    ``gml``, ``rocketfuel``), ``drop`` keeps the largest connected part, and all others refuse a graph in parts."""
     delay_ms: Delay = 50.0
     """One-way delay between any two hosts (``uniform``)."""
     side_ms: Delay = 100.0

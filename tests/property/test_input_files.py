@@ -70,6 +70,9 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "followers": ("g.txt", lambda path: sample_followers(path, 3, Random(1))),
     "mesh": ("m.json", lambda path: IMPORTERS["mesh"].read(path, Options())),
     "ethp2p": ("t.json", lambda path: IMPORTERS["ethp2p"].read(path, Options())),
+    "GraphML": ("g.graphml", lambda path: IMPORTERS["graphml"].read(path, Options())),
+    "GML": ("g.gml", lambda path: IMPORTERS["gml"].read(path, Options())),
+    "Rocketfuel": ("latencies.intra", lambda path: IMPORTERS["rocketfuel"].read(path, Options())),
     "document": ("x.toml", read_toml),
     "experiment": ("x.toml", load_experiment),
 }

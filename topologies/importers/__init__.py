@@ -107,6 +107,14 @@ IMPORTERS: dict[str, Importer] = {
             options=frozenset({"missing"}),
             carries=frozenset({"rates"}),
         ),
+        Importer("graphml", "routers and links in GraphML, as in the Topology Zoo", options=frozenset({"missing"})),
+        Importer(
+            "gml",
+            "routers and links in GML, as in Shadow's experiments",
+            options=frozenset({"missing"}),
+            carries=_BOTH | {"rates"},
+        ),
+        Importer("rocketfuel", "routers and links with latencies by Rocketfuel", options=frozenset({"missing"})),
     )
 }
 

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from topologies.importers import Options
 from topologies.importers.assembly import PairRows, assemble
 from topologies.importers.imported import Imported, Rate, access_rates, check_count, check_distinct
-from topologies.model import Host, Name
+from topologies.limits import Name
+from topologies.model import Host
 from topologies.provenance import Provenance, hash_files
 from topologies.reading import InputError, read_text
 

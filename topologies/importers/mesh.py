@@ -31,7 +31,8 @@ from topologies.importers.imported import (
     left_out,
     rounded,
 )
-from topologies.model import Host, Name
+from topologies.limits import Name
+from topologies.model import Host
 from topologies.provenance import NOT_STATED, Provenance, Statement, hash_files
 from topologies.reading import InputError, read_text
 

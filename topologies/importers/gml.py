@@ -1,0 +1,98 @@
+"""Graphs in GML as Shadow has them: nodes with the bandwidths of their hosts, and edges with latency and loss.
+
+::
+
+    graph [
+      directed 0
+      node [ id 0 label "Lisbon" host_bandwidth_up "100 Mbit" host_bandwidth_down "1 Gbit" ]
+      node [ id 1 ]
+      edge [ source 0 target 1 latency "10 ms" packet_loss 0.01 ]
+    ]
+
+Latencies are one way and have a unit. Packets take the shortest path by latency, as in Shadow. An edge from a node to
+itself, which in Shadow is about two hosts of a node, is left out: such hosts are ``2 x access_delay_ms`` apart.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import igraph
+
+from topologies.importers import Options
+from topologies.importers.graph_files import as_mbit, as_ms, drop_loops, imported_graph, name_routers, read_graph
+from topologies.importers.imported import Imported, access_rates
+from topologies.link_graph import GraphLink, LinkGraph, Router
+from topologies.provenance import Provenance, hash_files
+from topologies.reading import InputError, read_text
+
+
+def read_file(path: Path, options: Options) -> Imported:
+    """Read a graph.
+
+    Raises:
+        InputError: the file is missing or malformed, an edge has no latency, or the graph is not connected.
+    """
+    graph = read_graph(path, read_text(path), "GML", igraph.Graph.Read_GML)
+    notes: list[str] = []
+    nodes = [vertex.attributes() for vertex in graph.vs]
+    labels = [_text(node.get("label")) or _numbered(node) for node in nodes]
+    routers = tuple(Router(name) for name in name_routers(labels, notes))
+    links = []
+    for edge in graph.es:
+        place = f"{path}: edge {labels[edge.source]} -> {labels[edge.target]}"
+        delay_ms, jitter_ms, loss_ratio = _values(place, edge.attributes())
+        links.append(GraphLink(edge.source, edge.target, delay_ms, jitter_ms, loss_ratio))
+        if not graph.is_directed():
+            links.append(GraphLink(edge.target, edge.source, delay_ms, jitter_ms, loss_ratio))
+    rates = [
+        (
+            f"{path}: node {label}",
+            _rate(path, label, node, "host_bandwidth_up"),
+            _rate(path, label, node, "host_bandwidth_down"),
+        )
+        for label, node in zip(labels, nodes, strict=True)
+    ]
+    found = LinkGraph(routers, tuple(drop_loops(links, notes)))
+    provenance = Provenance(sha256=hash_files(path), notes=("times: one-way", *notes))
+    rate_mbit = access_rates(rates) if rates else None
+    return imported_graph("gml", path, found, options, provenance, regions=[""] * len(routers), rate_mbit=rate_mbit)
+
+
+def _values(place: str, edge: dict[str, Any]) -> tuple[float, float, float]:
+    """Return delay, jitter and loss of an edge."""
+    if (delay_ms := as_ms(edge.get("latency"))) is None:
+        raise InputError(place, f'expected a latency with a unit, such as "10 ms", got {_shown(edge.get("latency"))}')
+    jitter_ms = as_ms(edge.get("jitter")) or 0.0
+    loss_ratio = edge.get("packet_loss")
+    if not isinstance(loss_ratio, int | float) or math.isnan(loss_ratio):
+        loss_ratio = 0.0
+    if not 0 <= loss_ratio < 1:
+        raise InputError(place, f"expected a packet_loss from 0 to below 1, got {loss_ratio:g}")
+    return delay_ms, jitter_ms, float(loss_ratio)
+
+
+def _rate(path: Path, label: str, node: dict[str, Any], name: str) -> float:
+    """Return a rate in Mbit/s, 0 = unlimited."""
+    value = node.get(name)
+    if value is None or value == "":
+        return 0.0
+    if (mbit := as_mbit(value)) is None:
+        raise InputError(f"{path}: node {label}", f'expected a {name} such as "100 Mbit", got {_shown(value)}')
+    return mbit
+
+
+def _numbered(node: dict[str, Any]) -> str:
+    number = node.get("id")
+    return f"node {number:g}" if isinstance(number, int | float) else ""
+
+
+def _shown(value: object) -> str:
+    missing = value is None or value == "" or (isinstance(value, float) and math.isnan(value))
+    return "none" if missing else repr(value)[:50]
+
+
+def _text(value: object) -> str:
+    return " ".join(value.split())[:200] if isinstance(value, str) else ""

@@ -1,0 +1,205 @@
+"""What the forms of graphs share: from the routers and links of a file to latencies between hosts at its routers.
+
+Odd things follow one rule each, whatever the form: a link from a router to itself is left out; routers with the same
+name are numbered; of parallel links, paths take the cheapest; where some routers cannot reach others, the file is
+refused, or only the largest connected part is kept (``missing = "drop"``).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+import igraph
+import numpy as np
+from msgspec.structs import replace
+
+from topologies.generated import plain_underlay
+from topologies.graph_paths import ask_paths, largest_connected
+from topologies.importers import Options
+from topologies.importers.imported import Imported
+from topologies.limits import LARGEST_DELAY_MS
+from topologies.link_graph import MOST_ROUTERS, GraphLink, LinkGraph, keep_routers
+from topologies.model import Host, Underlay
+from topologies.network import AskedOfPairs
+from topologies.provenance import Provenance
+from topologies.reading import InputError
+
+_TIMES_MS = {"ns": 1e-6, "us": 1e-3, "\u03bcs": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "min": 6e4}
+_RATES_MBIT = {
+    f"{prefix}bit": factor / 1e6
+    for prefix, factor in {
+        "": 1,
+        "K": 1e3,
+        "M": 1e6,
+        "G": 1e9,
+        "T": 1e12,
+        "Ki": 2**10,
+        "Mi": 2**20,
+        "Gi": 2**30,
+        "Ti": 2**40,
+    }.items()
+}
+_QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z\u03bc]{1,10})\s*", re.ASCII)
+
+Attributes = dict[str, Any]
+
+
+def read_graph(path: Path, text: str, form: str, parse: Callable[[str], igraph.Graph]) -> igraph.Graph:
+    """Return the nodes and edges of a file with all their attributes.
+
+    Args:
+        path: the file, for errors.
+        text: its text.
+        form: the form's name, for errors.
+        parse: reads a file, whose path it gets.
+
+    Raises:
+        InputError: the text is not of this form, or has too many nodes.
+    """
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", prefix="trellis-graph-") as file, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a node's own attribute "id"
+        file.write(text)
+        file.flush()
+        try:
+            graph = parse(file.name)
+        except (igraph.InternalError, OSError, ValueError) as error:
+            raise InputError(str(path), f"expected {form}: {_said(error)}") from None
+    if graph.vcount() > MOST_ROUTERS:
+        raise InputError(str(path), f"expected at most {MOST_ROUTERS:,} nodes, got more")
+    return graph
+
+
+def _said(error: Exception) -> str:
+    """Return what a parser says of a file, without the places of its own code."""
+    words = re.sub(r"Error at \S+: ", "", str(error)).partition(" -- ")[0]
+    return " ".join(words.split())[:200]
+
+
+def as_ms(value: object) -> float | None:
+    """Return a time such as ``10 ms`` in ms; None if it is none."""
+    return _in_units(value, _TIMES_MS)
+
+
+def as_mbit(value: object) -> float | None:
+    """Return a rate such as ``100 Mbit`` in Mbit/s; None if it is none."""
+    return _in_units(value, _RATES_MBIT)
+
+
+def _in_units(value: object, units: dict[str, float]) -> float | None:
+    found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if found is None or found[2] not in units:
+        return None
+    return float(found[1]) * units[found[2]]
+
+
+def name_routers(names: Sequence[str], notes: list[str]) -> list[str]:
+    """Return different names: of those that several routers have, all but the first get a number.
+
+    Args:
+        names: of the routers; empty texts become ``router`` and the number.
+        notes: gets a sentence if some names changed.
+    """
+    taken, seen, named = set(names), {""}, []
+    for number, name in enumerate(names):
+        chosen = name
+        if name in seen:
+            base = name or f"router {number}"
+            tries = chain([base], (f"{base} ({copy})" for copy in count(2)))
+            chosen = next(each for each in tries if each not in taken)
+        seen.add(name)
+        taken.add(chosen)
+        named.append(chosen)
+    changed = sum(one != other for one, other in zip(names, named, strict=True) if one)
+    if changed:
+        notes.append(f"names: {changed} routers have the name of another one, and got a number")
+    return named
+
+
+def drop_loops(links: Sequence[GraphLink], notes: list[str]) -> list[GraphLink]:
+    """Return the links between different routers; ``notes`` gets a sentence of the others."""
+    kept = [link for link in links if link.source != link.destination]
+    if len(kept) < len(links):
+        notes.append(f"left out: {len(links) - len(kept)} links from a router to itself")
+    return kept
+
+
+def imported_graph(
+    kind: str,
+    path: Path,
+    graph: LinkGraph,
+    options: Options,
+    provenance: Provenance,
+    *,
+    regions: Sequence[str],
+    rate_mbit: np.ndarray | None = None,
+) -> Imported:
+    """Return the latencies between hosts, one at each router of a graph.
+
+    Args:
+        kind: the underlay's kind.
+        path: the file, for errors.
+        graph: its routers and links.
+        options: ``missing`` is used.
+        provenance: its notes get what is assumed here.
+        regions: of every router.
+        rate_mbit: (2, n) rates of the access links of hosts at each router; None = unlimited.
+
+    Raises:
+        InputError: there are fewer than two routers or no path between some, or a path is too long.
+    """
+    asked, kept = ask_paths(graph), list(range(len(graph.routers)))
+    notes = [_describe(graph)]
+    if not np.isfinite(asked.delay_ms).all():
+        kept = largest_connected(asked.delay_ms)
+        if options.missing != "drop":
+            raise InputError(str(path), _disconnected(graph, kept))
+        notes.append(f"dropped: {len(graph.routers) - len(kept)} routers outside the largest connected part")
+        graph = keep_routers(graph, kept)
+        asked = ask_paths(graph)
+    if len(kept) < 2:
+        raise InputError(str(path), f"expected at least two routers with a link between them, got {len(graph.routers)}")
+    if asked.delay_ms.max() > LARGEST_DELAY_MS:
+        raise InputError(str(path), f"expected paths of at most {LARGEST_DELAY_MS:,} ms, got {asked.delay_ms.max():g}")
+    underlay = _underlay(kind, graph, asked)
+    if rate_mbit is not None:
+        underlay = replace(underlay, rate_mbit=rate_mbit[:, kept])
+    provenance = replace(provenance, notes=(*provenance.notes, *notes))
+    return Imported(underlay, tuple(regions[router] for router in kept), provenance)
+
+
+def _underlay(kind: str, graph: LinkGraph, asked: AskedOfPairs) -> Underlay:
+    hosts = tuple(
+        Host(
+            name=router.name,
+            site=router.name,
+            country=router.country,
+            latitude=router.latitude,
+            longitude=router.longitude,
+        )
+        for router in graph.routers
+    )
+    underlay = plain_underlay(kind, hosts, asked.delay_ms)
+    routers = tuple(range(len(hosts)))
+    return replace(underlay, jitter_ms=asked.jitter_ms, loss_ratio=asked.loss_ratio, graph=graph, routers=routers)
+
+
+def _describe(graph: LinkGraph) -> str:
+    pairs = Counter((link.source, link.destination) for link in graph.links)
+    parallel = len(graph.links) - len(pairs)
+    by = "cost" if any(link.cost is not None for link in graph.links) else "delay"
+    text = f"graph: {len(graph.routers)} routers, {len(graph.links)} links (each direction counts), paths by {by}"
+    return f"{text}; {parallel} links are parallel to others, and paths take the cheapest" if parallel else text
+
+
+def _disconnected(graph: LinkGraph, kept: Sequence[int]) -> str:
+    size, inside = len(graph.routers), set(kept)
+    first = next(router.name for number, router in enumerate(graph.routers) if number not in inside)
+    text = f"{size - len(kept)} of {size} routers, such as {first}, do not reach the others in both directions"
+    return f'{text}; set missing = "drop"'
