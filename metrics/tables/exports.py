@@ -30,6 +30,7 @@ MEANINGS: Final = {
     "groups": "a row per message with an expression: whom it was for, and whom it reached",
     "group_links": "a row per pair of nodes between which copies of messages with expressions went",
     "faults": "a row per fault and phase: what became of the messages before, during and after it",
+    "underlay_links": "a row per link of the underlay's graph and direction: what crossed it",
     "hops": "a row per transmission of a frame between two nodes",
     "deliveries": "a row per expected delivery; delivered_ns is null where it was not made",
     "disclosures": "a row per adversary that asks",

@@ -51,13 +51,14 @@ from metrics.tables.observed_links import observer_of
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.published import PublishedSources, build_published
 from metrics.tables.reported_copies import build_reported
-from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, arrow_schema
+from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, UNDERLAY_LINKS, arrow_schema
 from metrics.tables.shares import Made, Rows, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import TransitSources, build_transits
+from metrics.tables.underlay_links import LinkSources, Through, build_underlay_links
 from metrics.tables.wire import captures_of, stage_captures
 from metrics.totals import Totals, write_totals
 from topologies.jitter import Jitter
@@ -119,6 +120,7 @@ class Pipeline:
             disclosures=self._save_disclosures,
             groups=self._save_groups,
             faults=self._save_faults,
+            underlay_links=self._save_underlay_links,
         )
         self._save_checks()
 
@@ -189,13 +191,11 @@ class Pipeline:
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
     def _save_deliveries(self) -> None:
-        transmissions = self._staging / "transmissions"
-        if FRAME in self._missing and DUPLICATE not in self._missing:
+        if self._transmissions.name == "reported":
             self._write(partial(build_reported, self._staging), "reported")
-            transmissions = self._staging / "reported"
         sources = deliveries.DeliverySources(
             told=self._staging / "told",
-            transmissions=transmissions,
+            transmissions=self._transmissions,
             interests=self._staging / "interests",
             published=self._staging / "published",
             pairs=self._pairs,
@@ -269,6 +269,16 @@ class Pipeline:
         folder, deliveries = self._staging / "weighed-faults", self._path("deliveries")
         rows = faults.build_faults(self._executor, spans, deliveries, read_adversaries(run), folder)
         self._write_small(FAULTS, pa.Table.from_pylist(rows, arrow_schema(FAULTS)))
+
+    def _save_underlay_links(self) -> None:
+        """The table of the underlay's links; nothing where the underlay has no graph."""
+        hosts = {place.node: place.host for place in self._run.plan.placement}
+        through = Through.of(self._run.underlay, hosts)
+        if through is None:
+            return
+        transits = self._staging / "transits" if isinstance(self.transits, Transits) else None
+        sources = LinkSources(transits, self._transmissions, self._buckets)
+        self._write_small(UNDERLAY_LINKS, build_underlay_links(self._executor, through, sources))
 
     def _save_groups(self) -> None:
         """The tables of messages with expressions; nothing where no message has one."""
@@ -367,6 +377,12 @@ class Pipeline:
     @property
     def _events(self) -> Place:
         return self._staging / "events"
+
+    @property
+    def _transmissions(self) -> Place:
+        """Copies of messages: frames, or what programs report that say nothing of frames."""
+        is_reported = FRAME in self._missing and DUPLICATE not in self._missing
+        return self._staging / ("reported" if is_reported else "transmissions")
 
     def _path(self, name: str) -> Place:
         return self._tables / table_file(name)

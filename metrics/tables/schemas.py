@@ -120,6 +120,9 @@ GROUP_LINKS: Final = "group_links"
 FAULTS: Final = "faults"
 """The table that only runs with faults have."""
 
+UNDERLAY_LINKS: Final = "underlay_links"
+"""The table that only runs have whose underlay is a graph of routers and links."""
+
 OPTIONAL: Final = {
     GROUPS: _columns_of("""
         message_id bigint, expression string, members bigint, reached bigint, latecomers bigint, false_positives bigint,
@@ -132,6 +135,10 @@ OPTIONAL: Final = {
         fault int, phase string, from_ns bigint, to_ns bigint, messages bigint, deliveries_expected bigint,
         delivery_ratio double, latency_ms_mean double, latency_ms_p50 double, latency_ms_p99 double,
         latency_ms_max double, recovered_ms double
+    """),
+    UNDERLAY_LINKS: _columns_of("""
+        link int, src_router int, dst_router int, src_name string, dst_name string, delay_ms double, packets bigint,
+        wire_bytes bigint, pairs bigint, copies bigint, messages bigint, copies_max bigint
     """),
 }
 """Tables that are written only for runs that have what they are about."""

@@ -1,11 +1,13 @@
 """The network: what the links carried, and how true the emulation was."""
 
+from textwrap import shorten
 from typing import Final
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from metrics.foreign_text import printable
 from metrics.report.canvas import (
     BLUE,
     GREEN,
@@ -18,6 +20,7 @@ from metrics.report.canvas import (
     SHADE,
     axes_grid,
     distinct_points,
+    in_readers_font,
     legend_above,
     log_scale,
     plain_axes,
@@ -119,6 +122,52 @@ def overhead(run: Run) -> Drawing | None:
         f"{busiest.idxmax()}): {', '.join(shares)}."
     )
     return Drawing(canvas, seen + mark_faults(run, axes))
+
+
+@CHAPTER.figure(
+    "Links of the underlay",
+    "underlay_links",
+    meaning="""Overlay links that share a link of the underlay send the same message over it several times. A stress of
+    1 is that of a multicast tree in the network itself. The links with the most copies are the bottlenecks.""",
+)
+def underlay_links(run: Run) -> Drawing | None:
+    """The stress of a link, in one direction: the copies of a message that crossed it, on average over the messages
+    that did. Shown are the links that most copies crossed.
+    """
+    table = run.table("underlay_links")
+    if table is None or not table["messages"].any():
+        return None
+    used = table[table["messages"] > 0]
+    used = used.assign(stress=used["copies"] / used["messages"], name=used.apply(_name_link, axis=1))
+    top = used.nlargest(_MOST_LINKS, "copies")[::-1]
+    places = np.arange(len(top))
+    canvas, axes = plain_axes(height=1.2 + 0.24 * len(top))
+    axes.barh(places, top["stress"], color=BLUE, label="mean")
+    axes.plot(
+        top["copies_max"], places, "|", color=ORANGE, markersize=9, markeredgewidth=2, label="most of one message"
+    )
+    with in_readers_font():
+        axes.set_yticks(places, top["name"])
+    axes.set(xlabel="copies of a message", xlim=(0, None))
+    legend_above(axes)
+    worst = used.loc[used["copies_max"].idxmax()]
+    seen = (
+        f"{len(used):,} of {count(len(table), 'link')} carried messages, the median link each of its messages "
+        f"{number(float(used['stress'].median()))} times. One message crossed the link from {worst['name']} "
+        f"{worst['copies_max']} times, the most of all."
+    )
+    if table["wire_bytes"].notna().any():
+        busiest = table.loc[table["wire_bytes"].idxmax()]
+        share = percent(busiest["wire_bytes"] / table["wire_bytes"].sum())
+        seen += f" The link from {_name_link(busiest)} carried {share} of the bytes that crossed links."
+    return Drawing(canvas, seen)
+
+
+_MOST_LINKS: Final = 12
+
+
+def _name_link(link: pd.Series) -> str:
+    return " to ".join(shorten(printable(link[name]), 22, placeholder=" ...") for name in ("src_name", "dst_name"))
 
 
 @CHAPTER.figure(

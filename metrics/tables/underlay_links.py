@@ -1,0 +1,174 @@
+"""The ``underlay_links`` table: what each link of an underlay's graph carried, and how often the same message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec import Struct
+
+from metrics.executors import Executor
+from metrics.pcap.walk import Ints
+from metrics.storage import Place
+from metrics.tables.buckets import read_bucket
+from metrics.tables.columns import numbers, valid
+from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.schemas import UNDERLAY_LINKS, arrow_schema
+from metrics.tables.shares import Share, all_shares
+from metrics.tables.transits import TRANSITS
+from topologies.link_graph import LinkGraph, Paths
+from topologies.model import Underlay
+
+SCHEMA: Final = arrow_schema(UNDERLAY_LINKS)
+
+_ROWS: Final = 200_000
+"""Copies whose paths are written out at a time: a path has some links."""
+
+
+class Through(NamedTuple):
+    """The routes of packets between nodes.
+
+    Attributes:
+        graph: of the underlay.
+        routers: the router of every node's host; the place of a node without host has -1.
+    """
+
+    graph: LinkGraph
+    routers: Ints
+
+    @classmethod
+    def of(cls, underlay: Underlay, hosts: Mapping[int, int]) -> Through | None:
+        """Return the routes of an underlay; None if it has no graph.
+
+        Args:
+            underlay: of the run.
+            hosts: the host of every node.
+        """
+        if underlay.graph is None:
+            return None
+        routers = np.full(max(hosts) + 1, -1)
+        routers[list(hosts)] = [underlay.routers[host] for host in hosts.values()]
+        return cls(underlay.graph, routers)
+
+
+class LinkSources(Struct, frozen=True):
+    """What the table is made of, in buckets.
+
+    Attributes:
+        transits: ``TRANSITS``; None = there are no captures.
+        transmissions: ``TRANSMISSIONS``.
+        buckets: how many each has.
+    """
+
+    transits: Place | None
+    transmissions: Place
+    buckets: int
+
+
+def build_underlay_links(executor: Executor, through: Through, sources: LinkSources) -> pa.Table:
+    """Return a row per link and direction.
+
+    A packet counts on every link of the path between its hosts when it has entered the network, even if it is lost on
+    the way. A copy of a message counts likewise, as a frame that was sent.
+
+    Args:
+        executor: reads the buckets.
+        through: see there.
+        sources: likewise.
+    """
+    shares = all_shares(sources.buckets)
+    size = len(through.graph.links)
+    copies, messages, most = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
+    for sums in executor.map(partial(_count_copies, through, sources.transmissions), shares):
+        copies, messages, most = copies + sums[0], messages + sums[1], np.maximum(most, sums[2])
+    links, routers = through.graph.links, through.graph.routers
+    columns: dict[str, Any] = {
+        "link": range(size),
+        "src_router": [link.source for link in links],
+        "dst_router": [link.destination for link in links],
+        "src_name": [routers[link.source].name for link in links],
+        "dst_name": [routers[link.destination].name for link in links],
+        "delay_ms": [link.delay_ms for link in links],
+        "copies": copies,
+        "messages": messages,
+        "copies_max": most,
+    }
+    if sources.transits is not None:
+        found = executor.map(partial(_count_packets, through, sources.transits), shares)
+        columns |= dict(zip(("packets", "wire_bytes", "pairs"), np.sum(found, axis=0), strict=True))
+    nothing = pa.nulls(size)
+    return pa.table(
+        {field.name: pa.array(columns[field.name]) if field.name in columns else nothing for field in SCHEMA}
+    ).cast(SCHEMA)
+
+
+def _count_packets(through: Through, transits: Place, share: Share) -> Ints:
+    """(3, links) packets, bytes and pairs of nodes that sent some. A pair's packets are in one bucket."""
+    rows = read_bucket(transits, TRANSITS, share, ["src_node", "dst_node", "sent_ns", "wire_bytes"])
+    rows = rows.filter(pc.is_valid(rows["sent_ns"]))
+    pairs, pair = _pairs(rows)
+    of_pairs = np.stack(
+        [
+            np.bincount(pair, minlength=len(pairs)),
+            np.bincount(pair, numbers(rows["wire_bytes"]), minlength=len(pairs)).astype(np.int64),
+            np.ones(len(pairs), np.int64),
+        ]
+    )
+    lengths, links = _routes(through, pairs)
+    found = np.zeros((3, len(through.graph.links)), np.int64)
+    for sums, values in zip(found, of_pairs, strict=True):
+        np.add.at(sums, links, np.repeat(values, lengths))
+    return found
+
+
+def _count_copies(through: Through, transmissions: Place, share: Share) -> Ints:
+    """(3, links) copies, messages, and copies of one message at most. A message's copies are in one bucket."""
+    rows = read_bucket(transmissions, TRANSMISSIONS, share, ["message_id", "src_node", "dst_node"])
+    rows = rows.filter(pa.array(valid(rows["src_node"]) & valid(rows["dst_node"])))
+    pairs, pair = _pairs(rows)
+    lengths, links = _routes(through, pairs)
+    begins = np.concatenate([[0], np.cumsum(lengths)])
+    _, message = np.unique(numbers(rows["message_id"]), return_inverse=True)
+    order = np.argsort(message, kind="stable")
+    size = len(through.graph.links)
+    found = np.zeros((3, size), np.int64)
+    for chosen in _whole_messages(order, message):
+        crossed = lengths[pair[chosen]]
+        within = np.arange(crossed.sum()) - np.repeat(np.cumsum(crossed) - crossed, crossed)
+        link = links[np.repeat(begins[pair[chosen]], crossed) + within]
+        both, count = np.unique(np.repeat(message[chosen], crossed) * size + link, return_counts=True)
+        np.add.at(found[0], both % size, count)
+        np.add.at(found[1], both % size, 1)
+        np.maximum.at(found[2], both % size, count)
+    return found
+
+
+def _whole_messages(order: Ints, message: Ints) -> list[Ints]:
+    """Divide rows that are in the order of messages into parts of about ``_ROWS``, each of whole messages."""
+    parts, begin = [], 0
+    sorted_messages = message[order]
+    while begin < len(order):
+        last = sorted_messages[min(begin + _ROWS, len(order)) - 1]
+        end = int(np.searchsorted(sorted_messages, last, "right"))
+        parts.append(order[begin:end])
+        begin = end
+    return parts
+
+
+def _pairs(rows: pa.Table) -> tuple[Ints, Ints]:
+    """Return the different pairs of nodes as (pairs, 2), and the number of each row's."""
+    ends = np.stack([numbers(rows["src_node"]), numbers(rows["dst_node"])], axis=1)
+    pairs, pair = np.unique(ends, axis=0, return_inverse=True)
+    return pairs.reshape(-1, 2), pair.reshape(-1)
+
+
+def _routes(through: Through, pairs: Ints) -> tuple[Ints, Ints]:
+    """Return how many links the path of each pair of nodes has, and the links, path after path."""
+    paths = Paths(through.graph)
+    routes = [paths.path(*ends) for ends in through.routers[pairs].tolist()]
+    lengths = np.array([len(route) for route in routes], np.int64)
+    return lengths, np.array([link for route in routes for link in route], np.int64)
