@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from peer.plugins import shipped_files
 
-_ROOMS: Final = ("metrics", "peer")
+_ROOMS: Final = ("metrics", "peer", "topologies")
 
 
 def ship_code(spark: SparkSession, rooms: Sequence[str] = _ROOMS) -> None:

@@ -8,9 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.pcap.flows import factorise
+from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.walk import Ints
+from metrics.storage import Place
+from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import codes, conform, group_rows, holds, numbers, says
 from metrics.tables.schemas import arrow_schema, schema_of
+from metrics.tables.shares import Rows, Share
 from metrics.tables.timespans import common_keys
 from peer.core.frames import Data
 
@@ -32,6 +36,19 @@ _PACKETS: Final = {
     "header_bytes": "header_bytes",
     "strange_bytes": "other_bytes",
 }
+
+
+def build_share(staging: Place, nodes_by_host: list[int], share: Share) -> dict[str, Rows]:
+    """Return a share of the seconds of the tables ``overhead`` and ``control``.
+
+    Args:
+        staging: with ``wire`` of the captures and ``classes`` (``CLASSES``), in buckets of seconds.
+        nodes_by_host: the node of every host.
+        share: which seconds.
+    """
+    wire = read_bucket(staging / "wire" / "wire", SCHEMAS["wire"], share)
+    classes = read_bucket(staging / "classes", CLASSES, share)
+    return {"overhead": build_overhead(classes, wire, nodes_by_host), "control": build_control(classes)}
 
 
 def frame_classes(sent: pa.Table, split: pa.Table, spans: pa.Table) -> pa.Table:

@@ -40,7 +40,6 @@ from metrics.tables import (
     link_tasks,
     overhead,
 )
-from metrics.tables.buckets import read_bucket
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
 from metrics.tables.exports import write_views
@@ -52,7 +51,7 @@ from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.published import PublishedSources, build_published
 from metrics.tables.reported_copies import build_reported
 from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, UNDERLAY_LINKS, arrow_schema
-from metrics.tables.shares import Made, Rows, Share, all_shares, write_share, write_shares
+from metrics.tables.shares import Made, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
@@ -370,7 +369,7 @@ class Pipeline:
             self._save_small(name, [hide_values(row, self._missing) for row in parts])
 
     def _save_overhead(self) -> None:
-        self._write(partial(_build_overhead, self._staging, self._run.nodes_by_host), "overhead", "control")
+        self._write(partial(overhead.build_share, self._staging, self._run.nodes_by_host), "overhead", "control")
 
     # ---------------------------------------------------------------------------------------------- files
 
@@ -409,13 +408,3 @@ class Pipeline:
             stage_captures(self._executor, captures, reading, targets)
         else:
             write_share({"packets": SCHEMAS["packets"].empty_table()}, targets, Share())
-
-
-def _build_overhead(staging: Place, nodes_by_host: list[int], share: Share) -> dict[str, Rows]:
-    """A share of the seconds of the tables ``overhead`` and ``control``."""
-    wire = read_bucket(staging / "wire" / "wire", SCHEMAS["wire"], share)
-    classes = read_bucket(staging / "classes", overhead.CLASSES, share)
-    return {
-        "overhead": overhead.build_overhead(classes, wire, nodes_by_host),
-        "control": overhead.build_control(classes),
-    }
