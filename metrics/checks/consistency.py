@@ -118,10 +118,12 @@ def causal_order(order: evidence.Outcome) -> Judgement:
 @RULES.add("consistency", SUSPECT, TOLD)
 def frames_arrived(frames: evidence.Outcome) -> Judgement:
     """Fails if a frame was sent and never read, unless its receiver left or crashed, or its sender crashed, about then:
-    the frame was sent, or its stream still worked, at most a round trip and {0} before that end; and it was sent at
-    most as long after it (60 s after a silent crash), to a sender's own crash at the latest; and no later frame of its
-    stream was read. A cut between the two nodes, or a pause of either, excuses frames likewise, until 30 s after it.
-    Such frames count neither here nor in ``frame_sets``; all others of their connections do, and all checks have these.
+    the frame was sent, or its stream still worked, or it reached the receiver's host, at most a round trip and {0}
+    before that end, or it was sent at most 30 s before and the captures show that it left and never arrived; and it was
+    sent at most a round trip and {0} after the end (60 s after a silent crash), to a sender's own crash at the latest;
+    and no later frame of its stream was read. A cut between the two nodes, or a pause of either, excuses frames
+    likewise, until 30 s after it. Such frames count neither here nor in ``frame_sets``; all others of their connections
+    do, and all checks have these.
 
     The frame was still queued when the run ended, in a queue that did not drain in the cool-down, or lost with its
     connection.

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.changes import BREAK_NS
 from metrics.checks.consistency import TOLD
 from metrics.checks.rule import Limit
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset
-from metrics.tables.columns import numbers
+from metrics.tables.columns import numbers, valid
 from metrics.tables.tallies import Tally
 from metrics.tables.traces import EVENTS
 from metrics.totals import FrameCounts
@@ -71,9 +72,10 @@ def excuse_unread(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
     """Which frames the end of a node explains that were sent and never read.
 
     They were under way to it when it ended, or the sender could not know yet that it had; or they waited at a node that
-    crashed. The bound is a round trip and ``TOLD``, in which TCP repeats what was lost. A frame that had to wait for
-    others of its stream counts from the last one of these that was read. A node reads a stream in order, so its end
-    explains no frame that lies before one that was read.
+    crashed. The bound is a round trip and ``TOLD``, in which TCP repeats what was lost once. A frame that had to wait
+    for others of its stream counts from the last one of these that was read, and one that TCP repeated later from its
+    arrival. One that never arrived may have been under way for as long as TCP goes on to repeat it (``BREAK_NS``). A
+    node reads a stream in order, so its end explains no frame that lies before one that was read.
 
     Args:
         unread: the frames.
@@ -84,11 +86,14 @@ def excuse_unread(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
     """
     src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
     bound_ns, moving_ns = trip_ns + TOLD.ns, np.maximum(moving_ns, sent_ns)
+    came_ns, is_lost = numbers(unread["tap_rx_ns"], -1), valid(unread["tap_tx_ns"]) & ~valid(unread["tap_rx_ns"])
     excused = np.zeros(len(unread), np.bool_)
     for each in endings if len(unread) else ():
-        since = moving_ns >= each.at_ns - bound_ns
+        repeated = is_lost & (sent_ns >= each.at_ns - BREAK_NS)
+        since = (moving_ns >= each.at_ns - bound_ns) | repeated
+        came = came_ns >= each.at_ns - bound_ns
         noticed_ns = each.at_ns + (np.maximum(bound_ns, SILENCE.ns) if each.silent else bound_ns)
-        excused |= (dst == each.node) & since & (sent_ns <= noticed_ns)
+        excused |= (dst == each.node) & (since | came) & (sent_ns <= noticed_ns)
         if each.crashed:
             excused |= (src == each.node) & since & (sent_ns <= each.at_ns)
     return excused & (numbers(unread["off"]) > read_off)

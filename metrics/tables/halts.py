@@ -6,18 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.changes import FOREVER_NS, PairChanges
+from metrics.changes import BREAK_NS, FOREVER_NS, PairChanges
 from metrics.checks.consistency import TOLD
 from metrics.pcap.walk import Bools, Ints
-from metrics.tables.columns import numbers, says
+from metrics.tables.columns import numbers, says, valid
 
 
 def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, changes: PairChanges) -> Bools:
     """Return which frames that were sent and never read a cut, or the pause of a peer, explains.
 
     A cut of one direction breaks connections, too, since acknowledgements are lost. The frames were sent, or their
-    stream still worked, at most a round trip and ``TOLD`` before the cut or the pause, and they were sent before
-    ``metrics.changes.BREAK_NS`` after it. A frame that lies before one that was read is not explained.
+    stream still worked, or they arrived, at most a round trip and ``TOLD`` before the cut or the pause, or they never
+    arrived and were sent at most ``BREAK_NS`` before it; and they were sent before ``BREAK_NS`` after it. A frame that
+    lies before one that was read is not explained.
 
     Args:
         unread: (n,) the frames.
@@ -27,7 +28,9 @@ def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
         changes: of pairs of nodes.
     """
     src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
-    worked_ns = np.maximum(moving_ns, sent_ns) + trip_ns + TOLD.ns
+    came_ns, is_lost = numbers(unread["tap_rx_ns"], -1), valid(unread["tap_tx_ns"]) & ~valid(unread["tap_rx_ns"])
+    worked_ns = np.maximum(np.maximum(moving_ns, sent_ns), came_ns) + trip_ns + TOLD.ns
+    worked_ns = np.where(is_lost, np.maximum(worked_ns, sent_ns + BREAK_NS), worked_ns)
     halted = changes.meet(src, dst, sent_ns, worked_ns, which="breaking")
     return halted & (numbers(unread["off"]) > read_off)
 

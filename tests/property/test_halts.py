@@ -17,7 +17,8 @@ SECOND = 1_000_000_000
 NODES = 4
 
 nodes = st.integers(0, NODES - 1)
-frames = st.tuples(nodes, nodes, st.integers(0, 60), st.integers(0, 60), st.integers(0, 3), st.integers(-1, 3))
+taps = st.tuples(st.none() | st.just(0), st.none() | st.integers(0, 60))
+frames = st.tuples(nodes, nodes, st.integers(0, 60), st.integers(0, 60), st.integers(0, 3), st.integers(-1, 3), taps)
 
 
 @st.composite
@@ -36,19 +37,23 @@ def some_halt(draw: st.DrawFn) -> Change:
 
 @given(st.lists(frames, min_size=1, max_size=8), st.lists(some_halt(), max_size=3), st.integers(0, 2))
 def test_a_cut_or_a_pause_explains_frames_that_were_under_way_or_sent_until_connections_have_broken(
-    rows: list[tuple[int, int, int, int, int, int]], halts: list[Change], trip_s: int
+    rows: list[tuple[int, int, int, int, int, int, tuple[int | None, int | None]]], halts: list[Change], trip_s: int
 ):
-    src, dst, sent_s, moving_s, off, read_off = (np.array(column) for column in zip(*rows, strict=True))
+    *columns, tapped = zip(*rows, strict=True)
+    src, dst, sent_s, moving_s, off, read_off = (np.array(column) for column in columns)
     unread = pa.table({"src_node": src, "dst_node": dst, "log_send_ns": sent_s * SECOND, "off": off})
+    for name, instants_s in zip(("tap_tx_ns", "tap_rx_ns"), zip(*tapped, strict=True), strict=True):
+        unread = unread.append_column(name, pa.array([at_s and at_s * SECOND for at_s in instants_s], pa.int64()))
     unread = unread.cast(pa.schema([arrow_schema("hops").field(name) for name in unread.column_names]))
     trip_ns = np.full(len(rows), trip_s * SECOND)
     found = excuse_halted(unread, moving_s * SECOND, read_off, trip_ns, PairChanges(halts, NODES))
     for row, excused in zip(rows, found.tolist(), strict=True):
-        source, destination, sent, moving, offset, latest = row
+        source, destination, sent, moving, offset, latest, (left, came) = row
         explained = False
         for halt in halts:
             ends = {(a, b) for a in halt.sources for b in halt.destinations}
-            begins = max(sent, moving) * SECOND >= halt.from_ns - trip_s * SECOND - TOLD.ns
+            begins = max(sent, moving, came or 0) * SECOND >= halt.from_ns - trip_s * SECOND - TOLD.ns
+            begins |= left is not None and came is None and sent * SECOND >= halt.from_ns - BREAK_NS
             ended = halt.to_ns is not None and sent * SECOND >= halt.to_ns + BREAK_NS
             reached = ends & {(source, destination), (destination, source)} or {source, destination} & {*halt.paused}
             explained |= bool(reached) and begins and not ended

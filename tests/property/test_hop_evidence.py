@@ -175,7 +175,7 @@ def test_order_is_what_a_loop_says(clocks: bool, rows: list[Row]) -> None:
     )
 
 
-TOLD_NS, SILENCE_NS = 3, 9
+TOLD_NS, SILENCE_NS, BREAK_NS = 3, 9, 12
 endings = st.builds(Ending, st.sampled_from(NODES), st.integers(0, 50), st.booleans(), st.just(False)) | st.builds(
     Ending, st.sampled_from(NODES), st.integers(0, 50), st.just(True), st.just(True)
 )
@@ -187,6 +187,7 @@ def bounds_in_ns() -> Iterator[None]:
     with (
         patch.object(churn, "TOLD", Limit(TOLD_NS / 1e6, "ms")),
         patch.object(churn, "SILENCE", Limit(SILENCE_NS / 1e6, "ms")),
+        patch.object(churn, "BREAK_NS", BREAK_NS),
     ):
         yield
 
@@ -205,14 +206,18 @@ def is_lost(row: Row, rows: list[Row], ends: list[Ending]) -> bool:
         return False
     moving_ns = max(sent_ns, *(other["log_recv_ns"] for other in read), 0)
     bound_ns = TOLD_NS + int(2 * (row["asked_delay_ms"] or 0) * 1e6)
-    return any(
-        moving_ns >= end.at_ns - bound_ns
-        and (
-            (row["dst_node"] == end.node and sent_ns <= end.at_ns + max(bound_ns, SILENCE_NS * end.silent))
-            or (row["src_node"] == end.node and end.crashed and sent_ns <= end.at_ns)
-        )
-        for end in ends
-    )
+    came_ns = row["tap_rx_ns"]
+    for end in ends:
+        since = moving_ns >= end.at_ns - bound_ns
+        if came_ns is None and row["tap_tx_ns"] is not None:
+            since |= sent_ns >= end.at_ns - BREAK_NS
+        came = came_ns is not None and came_ns >= end.at_ns - bound_ns
+        in_time = sent_ns <= end.at_ns + max(bound_ns, SILENCE_NS * end.silent)
+        if row["dst_node"] == end.node and (since or came) and in_time:
+            return True
+        if row["src_node"] == end.node and end.crashed and since and sent_ns <= end.at_ns:
+            return True
+    return False
 
 
 @settings(max_examples=examples(100), deadline=None)

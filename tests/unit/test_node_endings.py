@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.changes import BREAK_NS
 from metrics.checks.consistency import TOLD
 from metrics.rundir import RunDir
 from metrics.tables.churn import SILENCE, Ending, excuse_unread, read_endings, silent_crashes
@@ -31,8 +32,11 @@ VANISHES = Ending(1, END_NS, crashed=True, silent=True)
 OFF = 100
 
 
-def excuses(end: Ending, src: int, dst: int, sent_ns: int, moving_ns: int = 0, read_off: int = -1) -> bool:
-    row = {"src_node": src, "dst_node": dst, "log_send_ns": sent_ns, "off": OFF}
+def excuses(
+    end: Ending, src: int, dst: int, sent_ns: int, moving_ns: int = 0, read_off: int = -1, **taps_ns: int
+) -> bool:
+    """Whether an end excuses a frame; ``taps_ns``: ``tap_tx_ns`` and ``tap_rx_ns`` of the captures."""
+    row = {"src_node": src, "dst_node": dst, "log_send_ns": sent_ns, "off": OFF, **taps_ns}
     unread = pa.Table.from_pylist([row], arrow_schema("hops"))
     found = excuse_unread(unread, np.array([moving_ns]), np.array([read_off]), np.array([TRIP_NS]), [end])
     return bool(found[0])
@@ -56,6 +60,24 @@ def test_what_a_node_has_sent_is_lost_with_it_only_if_it_crashes(end: Ending) ->
 def test_a_frame_that_waited_for_others_counts_from_the_last_one_that_was_read() -> None:
     sent_ns = END_NS - 30 * SECOND
     assert [excuses(CRASHES, 2, 1, sent_ns, END_NS - each) for each in (BOUND_NS, BOUND_NS + 1)] == [True, False]
+
+
+@pytest.mark.parametrize("end", [LEAVES, CRASHES, VANISHES], ids=["leaves", "crashes", "vanishes"])
+def test_a_frame_that_was_repeated_counts_from_its_arrival_at_the_receiver(end: Ending) -> None:
+    """After a lost SYN, TCP waits 3 s before it repeats anything."""
+    sent_ns = END_NS - 20 * SECOND
+    for came_ns, expected in ((END_NS - BOUND_NS - 1, False), (END_NS - BOUND_NS, True), (END_NS + SECOND, True)):
+        assert excuses(end, 2, 1, sent_ns, tap_tx_ns=sent_ns, tap_rx_ns=came_ns) is expected
+        assert not excuses(end, 1, 2, sent_ns, tap_tx_ns=sent_ns, tap_rx_ns=came_ns)
+    assert not excuses(end, 2, 1, sent_ns, read_off=OFF + 1, tap_tx_ns=sent_ns, tap_rx_ns=END_NS)
+
+
+@pytest.mark.parametrize("end", [LEAVES, CRASHES, VANISHES], ids=["leaves", "crashes", "vanishes"])
+def test_a_frame_that_left_and_never_arrived_was_under_way_as_long_as_tcp_repeats_it(end: Ending) -> None:
+    for sent_ns, expected in ((END_NS - BREAK_NS - 1, False), (END_NS - BREAK_NS, True)):
+        assert excuses(end, 2, 1, sent_ns, tap_tx_ns=sent_ns) is expected
+        assert excuses(end, 1, 2, sent_ns, tap_tx_ns=sent_ns) is (expected and end.crashed)
+        assert not excuses(end, 2, 1, sent_ns)  # nothing shows that it left
 
 
 @pytest.mark.parametrize("end", [LEAVES, CRASHES, VANISHES], ids=["leaves", "crashes", "vanishes"])
