@@ -5,6 +5,7 @@ import pickle
 import struct
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -76,8 +77,6 @@ def test_the_hash_covers_the_modules_of_studies_that_simulate() -> None:
 WORKER = """
 import pickle, struct, sys
 
-root, shipped = sys.argv[1:]
-sys.path[:] = [shipped, *(path for path in sys.path if path not in (root, ""))]
 KNOWN = sys.stdlib_module_names | {"metrics", "peer", "topologies", "numpy", "pyarrow", "msgspec", "pyspark", "py4j"}
 
 class Bare:
@@ -96,7 +95,7 @@ while size := sys.stdin.buffer.read(4):
     answers.write(struct.pack("!I", len(answer)) + answer)
     answers.flush()
 import metrics
-assert metrics.__file__.startswith(shipped), metrics.__file__
+assert metrics.__file__.startswith(sys.argv[1]), metrics.__file__
 """
 
 
@@ -107,8 +106,12 @@ class BareWorker:
 
     def __init__(self, shipped: Path) -> None:
         self.one_at_a_time = threading.Lock()
-        argv = [sys.executable, "-P", "-c", WORKER, str(ROOT), str(shipped)]
-        self.process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=shipped.parent)
+        installed = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(shipped), *sorted(installed)])}
+        argv = [sys.executable, "-P", "-S", "-c", WORKER, str(shipped)]  # without the path files of this environment
+        self.process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=shipped.parent, env=environment
+        )
 
     def map(self, task: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         assert self.process.stdin and self.process.stdout
