@@ -209,7 +209,7 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
     titles = (
         "Before, during and after faults, Learning",
         "The overlay on the planet",
-        "Measured and configured round-trip times, Resources of the peers",
+        "Links of the underlay, Measured and configured round-trip times, Resources of the peers",
     )
     assert all(f"Nothing to show for: {title}." in written for title in titles)
 
