@@ -12,7 +12,8 @@ _BY_NAME: Final[dict[str, str]] = {
         "bytes": "off pcap_off bytes_in bytes_out window",
         "ratio": "clustering clustering_global",
         "degrees": "latitude longitude",
-        "copies": "copies copies_on_wire n_transmissions",
+        "copies": "copies copies_max copies_on_wire n_transmissions",
+        "pairs": "pairs",
         "expressions": "expressions expressions_on_wire",
         "deliveries": "deliveries_expected n_delivered repeats",
         "nodes": """nodes n_subscribers n_reached view_size_unique view_size_unique_mean view_size_unique_max in_degree

@@ -25,7 +25,7 @@ from topologies.model import Underlay
 
 SCHEMA: Final = arrow_schema(UNDERLAY_LINKS)
 
-_ROWS: Final = 200_000
+ROWS: Final = 200_000
 """Copies whose paths are written out at a time: a path has some links."""
 
 
@@ -148,11 +148,11 @@ def _count_copies(through: Through, transmissions: Place, share: Share) -> Ints:
 
 
 def _whole_messages(order: Ints, message: Ints) -> list[Ints]:
-    """Divide rows that are in the order of messages into parts of about ``_ROWS``, each of whole messages."""
+    """Divide rows that are in the order of messages into parts of about ``ROWS``, each of whole messages."""
     parts, begin = [], 0
     sorted_messages = message[order]
     while begin < len(order):
-        last = sorted_messages[min(begin + _ROWS, len(order)) - 1]
+        last = sorted_messages[min(begin + ROWS, len(order)) - 1]
         end = int(np.searchsorted(sorted_messages, last, "right"))
         parts.append(order[begin:end])
         begin = end

@@ -117,6 +117,16 @@ class Large:
                 | {f"lateness_{part}_ns": random.lognormal(10, 2, len(at_ns)) for part in ("p50", "p99", "max")}
                 | {f"{part}_ratio": random.random(len(at_ns)) for part in ("busy", "cpu_busy", "cpu_some")}
             ),
+            "underlay_links": pd.DataFrame(
+                {
+                    "src_name": [f"San Cristóbal de las Casas {number}" for number in range(nodes)],
+                    "dst_name": [f"r{number}" for number in range(nodes)],
+                    "wire_bytes": random.integers(0, 10**9, nodes),
+                    "copies": random.integers(1, 10**6, nodes),
+                    "messages": random.integers(1, 10**3, nodes),
+                    "copies_max": random.integers(1, 10**4, nodes),
+                }
+            ),
             "stalls": pd.DataFrame(
                 {
                     "source": np.where(random.random(many) < 0.5, "host", "plane"),

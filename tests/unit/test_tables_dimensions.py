@@ -23,6 +23,7 @@ START_NS, END_NS = 100, 900
 IDENTIFIERS = {
     *("node", "peer", "host", "topic", "message_id", "publisher", "src_node", "dst_node", "orig_node", "resp_node"),
     *("vantage_host", "kind", "incarnation", "instance", "cpu", "epoch", "fault", "id_orig_p", "id_resp_p"),
+    *("link", "src_router", "dst_router"),
 }
 ROW_HAS_UNIT = {"tested", "failed", "worst", "tolerance", "late", "explained", "allowed", "material"}
 """Of ``checks``."""

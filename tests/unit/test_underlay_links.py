@@ -99,7 +99,7 @@ def test_the_parts_in_which_copies_are_read_make_no_difference(tmp_path: Path, m
     (tmp_path / "whole").mkdir()
     (tmp_path / "parts").mkdir()
     whole = build(tmp_path / "whole", 1)
-    monkeypatch.setattr(underlay_links, "_ROWS", 2)
+    monkeypatch.setattr(underlay_links, "ROWS", 2)
     assert build(tmp_path / "parts", 1) == whole
 
 

@@ -154,7 +154,7 @@ def underlay_links(run: Run) -> Drawing | None:
     seen = (
         f"{len(used):,} of {count(len(table), 'link')} carried messages, the median link each of its messages "
         f"{number(float(used['stress'].median()))} times. One message crossed the link from {worst['name']} "
-        f"{worst['copies_max']} times, the most of all."
+        f"{worst['copies_max']:,} times, the most of all."
     )
     if table["wire_bytes"].notna().any():
         busiest = table.loc[table["wire_bytes"].idxmax()]
@@ -167,7 +167,7 @@ _MOST_LINKS: Final = 12
 
 
 def _name_link(link: pd.Series) -> str:
-    return " to ".join(shorten(printable(link[name]), 22, placeholder=" ...") for name in ("src_name", "dst_name"))
+    return " to ".join(shorten(printable(link[name]), 22, placeholder="…") for name in ("src_name", "dst_name"))
 
 
 @CHAPTER.figure(
