@@ -175,9 +175,15 @@ def _perform(testbed: str, run_dir: Path, machine: Machine | None) -> int:
 
 
 def name_machine(run_dir: Path, name: str) -> None:
-    """Add the name of the machine to the manifest: the machine, which wrote it, does not know its name here."""
-    found = RunDir(run_dir).manifest
-    manifest.write(run_dir, replace(found, deployment={**found.deployment, "machine": name}))
+    """Add what the machine, which wrote the manifest, does not know: its name, the run's, and the code's revision."""
+    run = RunDir(run_dir)
+    known = replace(
+        run.manifest,
+        run_id=manifest.run_id(run.plan.name, run_dir),
+        deployment={**run.manifest.deployment, "machine": name},
+        versions={**run.manifest.versions, **manifest.revision()},
+    )
+    manifest.write(run_dir, known)
 
 
 def perform_stage(testbed: str, run_dir: Path) -> int:

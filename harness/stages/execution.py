@@ -87,11 +87,6 @@ class Execution:
         self.testbed = make_testbed(Setting(planned, run_dir, self.epoch_offset_ns, self.clock))
 
     @property
-    def run_id(self) -> str:
-        """The run's name in results: the experiment's name and the last part of the run directory."""
-        return f"{self.plan.name}-{self.run_dir.name}"
-
-    @property
     def _zero_epoch_ns(self) -> int:
         """The workload's zero in real time since the epoch."""
         return self.clock.monotonic_ns(self.zero_ns) + self.epoch_offset_ns
@@ -263,7 +258,7 @@ class Execution:
     def conclude(self, findings: Findings) -> Manifest:
         final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
         result = Manifest(
-            run_id=self.run_id,
+            run_id=manifest.run_id(self.plan.name, self.run_dir),
             testbed=self.description.name,
             can=tuple(sorted(self.description.can)),
             epoch_offset_ns=self.epoch_offset_ns,

@@ -62,8 +62,7 @@ def versions() -> dict[str, str]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    if (revision := _revision()) is not None:
-        found["trellis revision"] = revision
+    found |= revision()
     for name, argv in _PROGRAMS.items():
         try:
             done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
@@ -79,14 +78,20 @@ def plugins() -> tuple[dict[str, str], ...]:
     return tuple(to_builtins(plugin.origin) for plugin in loaded())
 
 
-def _revision() -> str | None:
-    """Return the commit of this checkout, with "-dirty" if files differ; None if this is no Git checkout."""
+def run_id(name: str, run_dir: Path) -> str:
+    """Return a run's name in results: its experiment's name and the last part of the run directory."""
+    return f"{name}-{run_dir.name}"
+
+
+def revision() -> dict[str, str]:
+    """Return the commit of this checkout, with "-dirty" if files differ; nothing if this is no Git checkout."""
     argv = ["git", "-C", str(_ROOT), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
     except OSError:
-        return None
-    return done.stdout.strip() or None
+        return {}
+    found = done.stdout.strip()
+    return {"trellis revision": found} if found else {}
 
 
 def kernel() -> dict[str, str]:

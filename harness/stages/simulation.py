@@ -110,7 +110,7 @@ class SimulatedRun:
         planned, simulation = self._planned, self._simulation
         plan = planned.plan
         result = Manifest(
-            run_id=f"{plan.name}-{self._run_dir.name}",
+            run_id=manifest.run_id(plan.name, self._run_dir),
             testbed=plan.experiment.testbed,
             can=tuple(sorted(TESTBEDS[plan.experiment.testbed].can)),
             epoch_offset_ns=offset_ns,

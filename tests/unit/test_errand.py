@@ -15,6 +15,7 @@ from harness.deployment.errand import fetch_run
 from harness.deployment.package import PARTS, STAGE_DEPENDENCIES, pack_folder, pack_trellis
 from harness.errors import ExperimentError
 from harness.stages.analysis import analyse
+from harness.stages.manifest import revision
 from metrics.rundir import RunDir
 from tests.fabricate import Fabrication
 
@@ -133,7 +134,10 @@ def test_the_manifest_the_report_and_the_output_name_the_machine(
     run_dir = Fabrication(messages=4).write(tmp_path / "run", deployment={"folder": "f"})
     assert RunDir(run_dir).manifest.machine == ""
     name_machine(run_dir, "beta")
-    assert RunDir(run_dir).manifest.deployment == {"folder": "f", "machine": "beta"}
+    known = RunDir(run_dir).manifest
+    assert known.deployment == {"folder": "f", "machine": "beta"}
+    assert known.run_id == "fabricated-run", "the machine has all runs in folders of the same name"
+    assert known.versions.items() >= revision().items()
     print_outcome(run_dir, analyse(run_dir, "here"), as_json=False)
     assert "machine: beta" in capsys.readouterr().out.splitlines()
     assert f"testbed {RunDir(run_dir).experiment['testbed']} on beta." in (run_dir / "report/index.html").read_text()
