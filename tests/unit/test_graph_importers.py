@@ -70,6 +70,21 @@ def test_a_link_of_graphml_may_have_a_delay_of_its_own(tmp_path: Path) -> None:
     assert read(tmp_path, "graphml", directed).underlay.delay_ms.tolist() == [[0, 1, 3], [5, 0, 2], [3, 4, 0]]
 
 
+@pytest.mark.parametrize("delay", ["soon", "5", "-3 ms", "99999 min"])
+def test_a_delay_that_is_none_is_refused(tmp_path: Path, delay: str) -> None:
+    with pytest.raises(InputError, match="edge 0: expected a delay that is a time such as") as raised:
+        read(tmp_path, "graphml", graphml(PLACES, [("0", "1", delay), ("1", "2")]))
+    assert repr(delay) in str(raised.value)
+
+
+@pytest.mark.parametrize("delay", ["-1", "1e9"])
+def test_a_number_of_ms_beyond_the_limits_is_refused(tmp_path: Path, delay: str) -> None:
+    text = graphml(PLACES, [("0", "1", delay), ("1", "2")])
+    text = text.replace('attr.name="delay" attr.type="string"', 'attr.name="delay_ms" attr.type="double"')
+    with pytest.raises(InputError, match="edge 0: expected a delay_ms that is a number from 0 to 60,000"):
+        read(tmp_path, "graphml", text)
+
+
 def test_a_type_that_two_files_of_the_topology_zoo_name_is_read(tmp_path: Path) -> None:
     text = graphml(PLACES, [("0", "1"), ("1", "2")]).replace(
         'attr.type="string" for="node" id="c"', 'attr.type="integer" for="node" id="c"'
@@ -156,6 +171,8 @@ def test_a_directed_gml_is_read_as_it_is(tmp_path: Path) -> None:
         ('latency "10 ms"', "", "expected a latency with a unit.*got none"),
         ("packet_loss 0.5 ]", "packet_loss 1.5 ]", "expected a packet_loss from 0 to below 1, got 1.5"),
         ('"100 Mbit"', '"100 MB"', r'node Lisbon: expected a host_bandwidth_up such as "100 Mbit", got \'100 MB\''),
+        ('jitter "3 ms"', 'jitter "3"', "expected a jitter with a unit.*got '3'"),
+        ("packet_loss 0.5 ]", 'packet_loss "0.5" ]', "expected a packet_loss from 0 to below 1, got '0.5'"),
         ("graph [", "graph (", "expected GML"),
         ('"10 ms"', '"99999 min"', "delay_ms|expected"),
     ],

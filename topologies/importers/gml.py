@@ -15,15 +15,25 @@ itself, which in Shadow is about two hosts of a node, is left out: such hosts ar
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 import igraph
 
 from topologies.importers import Options
-from topologies.importers.graph_files import as_mbit, as_ms, drop_loops, imported_graph, name_routers, read_graph
+from topologies.importers.graph_files import (
+    as_mbit,
+    as_ms,
+    as_text,
+    drop_loops,
+    given,
+    imported_graph,
+    name_routers,
+    read_graph,
+    shown,
+)
 from topologies.importers.imported import Imported, access_rates
+from topologies.limits import LARGEST_DELAY_MS
 from topologies.link_graph import GraphLink, LinkGraph, Router
 from topologies.provenance import Provenance, hash_files
 from topologies.reading import InputError, read_text
@@ -38,7 +48,7 @@ def read_file(path: Path, options: Options) -> Imported:
     graph = read_graph(path, read_text(path), "GML", igraph.Graph.Read_GML)
     notes: list[str] = []
     nodes = [vertex.attributes() for vertex in graph.vs]
-    labels = [_text(node.get("label")) or _numbered(node) for node in nodes]
+    labels = [as_text(node.get("label")) or _numbered(node) for node in nodes]
     routers = tuple(Router(name) for name in name_routers(labels, notes))
     links = []
     for edge in graph.es:
@@ -63,36 +73,29 @@ def read_file(path: Path, options: Options) -> Imported:
 
 def _values(place: str, edge: dict[str, Any]) -> tuple[float, float, float]:
     """Return delay, jitter and loss of an edge."""
-    if (delay_ms := as_ms(edge.get("latency"))) is None:
-        raise InputError(place, f'expected a latency with a unit, such as "10 ms", got {_shown(edge.get("latency"))}')
-    jitter_ms = as_ms(edge.get("jitter")) or 0.0
-    loss_ratio = edge.get("packet_loss")
-    if not isinstance(loss_ratio, int | float) or math.isnan(loss_ratio):
-        loss_ratio = 0.0
-    if not 0 <= loss_ratio < 1:
-        raise InputError(place, f"expected a packet_loss from 0 to below 1, got {loss_ratio:g}")
+    latency, jitter, loss_ratio = (given(edge.get(name)) for name in ("latency", "jitter", "packet_loss"))
+    delay_ms, jitter_ms = as_ms(latency), 0.0 if jitter is None else as_ms(jitter)
+    if delay_ms is None or delay_ms > LARGEST_DELAY_MS:
+        raise InputError(place, f'expected a latency with a unit, such as "10 ms", got {shown(latency)}')
+    if jitter_ms is None:
+        raise InputError(place, f'expected a jitter with a unit, such as "1 ms", got {shown(jitter)}')
+    if loss_ratio is None:
+        return delay_ms, jitter_ms, 0.0
+    if not isinstance(loss_ratio, int | float) or not 0 <= loss_ratio < 1:
+        raise InputError(place, f"expected a packet_loss from 0 to below 1, got {shown(loss_ratio)}")
     return delay_ms, jitter_ms, float(loss_ratio)
 
 
 def _rate(path: Path, label: str, node: dict[str, Any], name: str) -> float:
     """Return a rate in Mbit/s, 0 = unlimited."""
-    value = node.get(name)
-    if value is None or value == "":
+    value = given(node.get(name))
+    if value is None:
         return 0.0
     if (mbit := as_mbit(value)) is None:
-        raise InputError(f"{path}: node {label}", f'expected a {name} such as "100 Mbit", got {_shown(value)}')
+        raise InputError(f"{path}: node {label}", f'expected a {name} such as "100 Mbit", got {shown(value)}')
     return mbit
 
 
 def _numbered(node: dict[str, Any]) -> str:
     number = node.get("id")
     return f"node {number:g}" if isinstance(number, int | float) else ""
-
-
-def _shown(value: object) -> str:
-    missing = value is None or value == "" or (isinstance(value, float) and math.isnan(value))
-    return "none" if missing else repr(value)[:50]
-
-
-def _text(value: object) -> str:
-    return " ".join(value.split())[:200] if isinstance(value, str) else ""

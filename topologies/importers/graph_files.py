@@ -7,6 +7,7 @@ refused, or only the largest connected part is kept (``missing = "drop"``).
 
 from __future__ import annotations
 
+import math
 import re
 import tempfile
 import warnings
@@ -90,6 +91,21 @@ def as_ms(value: object) -> float | None:
 def as_mbit(value: object) -> float | None:
     """Return a rate such as ``100 Mbit`` in Mbit/s; None if it is none."""
     return _in_units(value, _RATES_MBIT)
+
+
+def given(value: object) -> object:
+    """Return the value of an attribute; None if there is none, which igraph shows as NaN or as an empty text."""
+    return None if value == "" or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def shown(value: object) -> str:
+    """Return how an error shows what ``given`` returned."""
+    return "none" if value is None else repr(value)[:50]
+
+
+def as_text(value: object) -> str:
+    """Return a text in one line, at most 200 characters; an empty one if the value is none."""
+    return " ".join(value.split())[:200] if isinstance(value, str) else ""
 
 
 def _in_units(value: object, units: dict[str, float]) -> float | None:

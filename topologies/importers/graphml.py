@@ -10,7 +10,6 @@ Source: Knight et al., The Internet Topology Zoo, IEEE Journal on Selected Areas
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +17,18 @@ import igraph
 
 from topologies.geography import distances_km
 from topologies.importers import Options
-from topologies.importers.graph_files import as_ms, drop_loops, imported_graph, name_routers, read_graph
+from topologies.importers.graph_files import (
+    as_ms,
+    as_text,
+    drop_loops,
+    given,
+    imported_graph,
+    name_routers,
+    read_graph,
+    shown,
+)
 from topologies.importers.imported import Imported
+from topologies.limits import LARGEST_DELAY_MS
 from topologies.link_graph import GraphLink, LinkGraph, Router
 from topologies.provenance import NOT_STATED, Provenance, hash_files
 from topologies.reading import InputError, read_text
@@ -41,13 +50,13 @@ def read_file(path: Path, options: Options) -> Imported:
     graph = read_graph(path, text, "GraphML", igraph.Graph.Read_GraphML)
     notes: list[str] = []
     positions = [_position(vertex.attributes()) for vertex in graph.vs]
-    told = {edge.index: _told_ms(edge.attributes()) for edge in graph.es}
+    told = {edge.index: _told_ms(f"{path}: edge {edge.index}", edge.attributes()) for edge in graph.es}
     needed = {end for edge in graph.es if told[edge.index] is None for end in edge.tuple}
     unplaced = {vertex for vertex in needed if positions[vertex] is None}
-    names = name_routers([_text(vertex.attributes().get("label")) for vertex in graph.vs], notes)
+    names = name_routers([as_text(vertex.attributes().get("label")) for vertex in graph.vs], notes)
     if unplaced and options.missing != "drop":
-        shown = names[min(unplaced)]
-        problem = f"{len(unplaced)} of {len(names)} routers, such as {shown}, have links without delay and no position"
+        first = names[min(unplaced)]
+        problem = f"{len(unplaced)} of {len(names)} routers, such as {first}, have links without delay and no position"
         raise InputError(str(path), f'{problem}; set missing = "drop"')
     if unplaced:
         notes.append(f"dropped: {len(unplaced)} routers without a position")
@@ -67,10 +76,10 @@ def read_file(path: Path, options: Options) -> Imported:
     if "LinkSpeedRaw" in graph.es.attributes():
         notes.append("LinkSpeedRaw: not used")
     found = LinkGraph(routers, tuple(drop_loops(links, notes)))
-    published = " ".join(filter(None, (_text(_of(graph, name)) for name in ("Network", "Source"))))
+    published = " ".join(filter(None, (as_text(_of(graph, name)) for name in ("Network", "Source"))))
     provenance = Provenance(
         source=published[:500] or NOT_STATED,
-        date=_text(_of(graph, "NetworkDate")) or NOT_STATED,
+        date=as_text(_of(graph, "NetworkDate")) or NOT_STATED,
         sha256=hash_files(path),
         notes=tuple(notes),
     )
@@ -84,7 +93,7 @@ def _of(graph: igraph.Graph, name: str) -> object:
 
 def _router(name: str, attributes: dict[str, Any], position: tuple[float, float] | None) -> Router:
     latitude, longitude = position or (None, None)
-    return Router(name, _text(attributes.get("Country")), latitude, longitude)
+    return Router(name, as_text(attributes.get("Country")), latitude, longitude)
 
 
 def _position(attributes: dict[str, Any]) -> tuple[float, float] | None:
@@ -95,21 +104,25 @@ def _position(attributes: dict[str, Any]) -> tuple[float, float] | None:
     return (latitude, longitude) if inside else None
 
 
-def _told_ms(attributes: dict[str, Any]) -> float | None:
-    """Return the delay that an edge has of its own."""
-    for name in _IN_MS:
-        value = attributes.get(name)
-        if isinstance(value, int | float) and not math.isnan(value):
-            return float(value)
-    times = (as_ms(attributes.get(name)) for name in _WITH_UNIT)
-    return next((delay_ms for delay_ms in times if delay_ms is not None), None)
+def _told_ms(place: str, attributes: dict[str, Any]) -> float | None:
+    """Return the delay that an edge has of its own; None = none.
+
+    Raises:
+        InputError: it has one that is no delay.
+    """
+    for name in (*_IN_MS, *_WITH_UNIT):
+        value = given(attributes.get(name))
+        if value is None:
+            continue
+        delay_ms = value if name in _IN_MS else as_ms(value)
+        if not isinstance(delay_ms, int | float) or not 0 <= delay_ms <= LARGEST_DELAY_MS:
+            wanted = f"number from 0 to {LARGEST_DELAY_MS:,}" if name in _IN_MS else 'time such as "10 ms"'
+            raise InputError(place, f"expected a {name} that is a {wanted}, got {shown(value)}")
+        return float(delay_ms)
+    return None
 
 
 def _fibre_ms(one: tuple[float, float] | None, other: tuple[float, float] | None) -> float:
     assert one is not None and other is not None, "routers without a position were dropped"
     distance_km = distances_km([one[0], other[0]], [one[1], other[1]])[0, 1]
     return float(distance_km) / FIBRE_KM_PER_MS
-
-
-def _text(value: object) -> str:
-    return " ".join(value.split())[:200] if isinstance(value, str) else ""
