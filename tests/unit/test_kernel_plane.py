@@ -68,7 +68,7 @@ def test_packets_of_a_source_reach_its_own_leaf_at_the_destinations_port() -> No
             if (device, address) == (port_device(leaf.destination), PORTS[leaf.source].address)
         ]
         loss = f" loss random {100 * leaf.loss_ratio:f}%" if leaf.loss_ratio else ""
-        asked = f"limit {leaf.limit} delay {leaf.delay_ns}ns{loss}"
+        asked = f"limit {leaf.limit} delay {leaf.delay_ns // 1000}.000us{loss}"
         assert netem[port_device(leaf.destination), classid] == asked
 
 

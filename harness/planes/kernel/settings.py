@@ -140,7 +140,7 @@ def shaping_commands(ports: Sequence[Port], leaves: Sequence[Leaf]) -> Iterator[
     for leaf in leaves:
         device, number = port_device(leaf.destination), leaf.source + 1
         loss = f" loss random {100 * leaf.loss_ratio:.6f}%" if leaf.loss_ratio else ""
-        yield from _class_commands(device, number, f"limit {leaf.limit} delay {leaf.delay_ns}ns{loss}")
+        yield from _class_commands(device, number, f"limit {leaf.limit} delay {leaf.delay_ns / 1000:.3f}us{loss}")
         address = ports[leaf.source].address
         yield (
             f"filter add dev {device} parent 1: protocol ip prio 1 handle {number}"
