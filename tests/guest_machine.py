@@ -34,8 +34,11 @@ PACKAGES = (
     *("python3", "iproute2", "ethtool", "tcpdump", "openvswitch-switch", "iperf3", "mininet", "openssh-server"),
     *("openssh-client", "procps", "kmod", "iputils-ping", "busybox-static", "util-linux", KERNEL),
 )
-LEFT_OUT = ("pyspark", "moto", "botocore", "mypy", "trellis-checkout.pth")
-"""Packages that are large and that no run needs; and the path of the checkout outside."""
+LEFT_OUT = (
+    *("pyspark", "moto", "botocore", "boto3", "mypy", "pandas", "matplotlib", "fontTools", "duckdb", "_duckdb*"),
+    *("*mypyc*", "networkx", "flask", "zstandard", "tests", "include", "trellis-checkout.pth", "__pycache__"),
+)
+"""Packages that are large and that no running stage needs; and the path of the checkout outside."""
 
 MODULES = ("virtio_pci", "virtio_blk", "overlay")
 """Modules without which the guest has no root file system."""
@@ -71,7 +74,7 @@ def make_image() -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent) as made:
         root, new = Path(made, "root"), Path(made, "guest")
         _run("debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, str(root))
-        left_out = shutil.ignore_patterns(*LEFT_OUT, "_duckdb*", "__pycache__")
+        left_out = shutil.ignore_patterns(*LEFT_OUT)
         shutil.copytree(sysconfig.get_path("purelib"), root / "opt/python", ignore=left_out, symlinks=True)
         shutil.copy(SCRIPTS / "init.sh", root / "sbin/guest-init")
         (root / "sbin/guest-init").chmod(0o755)

@@ -146,9 +146,9 @@ def test_frames_to_no_host_are_counted(namespaces: list[str], tmp_path: Path) ->
     plane = KernelPlane(ask(), 1, tmp_path, None, 1.0, 0)
     plane.attach([Port(host, netns, f"10.0.0.{host + 1}") for host, netns in enumerate(namespaces)])
     command = ["nsenter", f"--net={namespaces[0]}", "ping", "-c", "3", "-i", "0.2", "-W", "1", "-b", "10.0.255.255"]
-    subprocess.run(command, capture_output=True, check=False)
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
     counters = plane.close().counters
-    assert counters.drops["unknown_destination"] == counters.frames_in >= 3
+    assert counters.drops["unknown_destination"] == counters.frames_in == 3
     assert counters.unaccounted == 0
 
 
