@@ -2,8 +2,9 @@
 
     python -m tests.guest_machine -- python3 -P -m pytest -q tests/guest
 
-The image is made once per user, by debootstrap, with Debian's cloud kernel, the packages of this checkout's ``.venv``,
-Mininet, Open vSwitch and iperf3. Every boot gets the checkout as it is. The guest has no network device.
+The image is made once per user and version of the lock, by debootstrap, with Debian's cloud kernel, the packages of
+this checkout's ``.venv``, Mininet, Open vSwitch and iperf3. Every boot gets the checkout as it is. The guest has no
+network device.
 
 QEMU counts instructions (``-icount``): the guest's clock advances by 1 ns per instruction, and jumps to the next timer
 while the guest sleeps. So the guest has time of its own: however busy the machine is, nothing in the guest is late
@@ -12,6 +13,7 @@ because of it, and the same order takes about the same time by the guest's clock
 Source: QEMU, docs/devel/tcg-icount.rst.
 """
 
+import hashlib
 import io
 import os
 import shutil
@@ -54,9 +56,11 @@ class GuestError(Exception):
 
 
 def image_folder() -> Path:
-    """Return the folder of the image: below the user's cache folder."""
+    """Return the folder of the image, below the user's cache folder; its name depends on what the image is made of."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "trellis/guest"
+    parts = [Path(__file__), *sorted(SCRIPTS.glob("*.sh")), ROOT / "requirements.lock"]
+    digest = hashlib.sha256(b"".join(part.read_bytes() for part in parts)).hexdigest()
+    return cache / f"trellis/guest-{digest[:12]}"
 
 
 def make_image() -> Path:

@@ -26,7 +26,7 @@ PORTS = [Port(host, f"/netns/{host}", f"10.0.0.{host + 1}") for host in range(3)
 PAIRS = [(source, destination) for source in range(3) for destination in range(3) if source != destination]
 LEAVES = settings.ask_leaves(NETWORK, 2.0, 1500)
 
-_CLASS = re.compile(r"class add dev (\S+) parent 1: classid (1:\w+) htb rate 100gbit quantum 1514")
+_CLASS = re.compile(r"class add dev (\S+) parent 1: classid (1:\w+) htb rate 100gbit burst 1mb cburst 1mb quantum 1514")
 _LEAF = re.compile(r"qdisc add dev (\S+) parent (1:\w+) handle (\w+): netem (.*)")
 _FILTER = re.compile(
     r"filter add dev (\S+) parent 1: protocol ip prio 1 handle (\d+) flower src_ip (\S+) classid (1:\w+)"
