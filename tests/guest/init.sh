@@ -11,6 +11,9 @@ for folder in /dev/shm /run /tmp; do
 done
 mount -t cgroup2 cgroup /sys/fs/cgroup
 ln -sfn /proc/self/fd /dev/fd
+for switch in all default; do
+    echo 1 >"/proc/sys/net/ipv6/conf/$switch/disable_ipv6" # as in the sandbox of a run
+done
 ip link set lo up
 modprobe tun
 ulimit -n 65536
