@@ -17,8 +17,6 @@ done
 ip link set lo up
 modprobe tun
 ulimit -n 65536
-# QEMU's clock for the guest jumps ahead while the guest waits for a disk. So read everything before the order begins.
-find / -xdev -type f -not -path '*/modules/*/drivers/*' -print0 | xargs -0 cat >/dev/null
 mkdir -p /work/results
 tar -x -f /dev/vdb -C /work
 export PYTHONPATH=/work/checkout:/opt/python PYTHONDONTWRITEBYTECODE=1 TRELLIS_GUEST=1 TRELLIS_RESULTS=/work/results
