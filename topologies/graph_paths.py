@@ -9,7 +9,7 @@ from topologies.network import Asked, AskedOfPairs, Link, ask_path
 
 def as_link(link: GraphLink) -> Link:
     """Return a link of a graph as one of a ``Network``."""
-    return Link(link.delay_ms, link.jitter_ms, link.loss_ratio)
+    return Link(link.delay_ms, link.jitter_ms, link.loss_ratio, link.rate_mbit, link.queue_ms)
 
 
 def ask_paths(graph: LinkGraph) -> AskedOfPairs:

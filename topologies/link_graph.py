@@ -7,6 +7,7 @@ from heapq import heappop, heappush
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from topologies.limits import LARGEST_DELAY_MS, Name
 
@@ -35,6 +36,8 @@ class GraphLink(Struct, frozen=True, omit_defaults=True):
         jitter_ms: standard deviation of that time.
         loss_ratio: probability that it loses a packet.
         cost: what a path over it costs; None = its delay.
+        rate_mbit: 0 = unlimited.
+        queue_ms: length of its drop-tail queue, as the time to drain it at its rate.
     """
 
     source: _Number
@@ -43,6 +46,8 @@ class GraphLink(Struct, frozen=True, omit_defaults=True):
     jitter_ms: Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)] = 0.0
     loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     cost: Annotated[float, Meta(ge=0)] | None = None
+    rate_mbit: Annotated[float, Meta(ge=0)] = 0.0
+    queue_ms: Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)] = 0.0
 
 
 class LinkGraph(Struct, frozen=True):
@@ -133,14 +138,7 @@ def keep_routers(graph: LinkGraph, kept: Iterable[int]) -> LinkGraph:
     routers = list(kept)
     numbers = {router: number for number, router in enumerate(routers)}
     links = tuple(
-        GraphLink(
-            numbers[link.source],
-            numbers[link.destination],
-            link.delay_ms,
-            link.jitter_ms,
-            link.loss_ratio,
-            link.cost,
-        )
+        replace(link, source=numbers[link.source], destination=numbers[link.destination])
         for link in graph.links
         if link.source in numbers and link.destination in numbers
     )
