@@ -108,11 +108,14 @@ def _toml(value: object) -> str:
 
 
 def _describe_data(planned: PlannedRun) -> Iterator[str]:
-    """Yield what is in measured latencies, and where they come from."""
+    """Yield what a generated graph is, or what is in measured latencies and where they come from."""
     from harness.terminal import printable
+    from topologies.link_graph import describe_graph
     from topologies.statistics import describe_delays
 
     if planned.plan.provenance is None:
+        if (graph := planned.underlay.graph) is not None:
+            yield f"graph        {describe_graph(graph)}"
         return
     described = describe_delays([host.name for host in planned.underlay.hosts], planned.underlay.delay_ms)
     yield from (f"{name:<12} {printable(described[name])}" for name in ("tails", "asymmetry", "detours"))

@@ -33,6 +33,7 @@ from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topi
 from peer.core.payload import least_payload_bytes
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
+from topologies.graph_kinds import GRAPH_KEYS, GRAPHS
 from topologies.importers import IMPORTERS, Options
 
 Form = TypeVar("Form", bound=msgspec.Struct)
@@ -145,6 +146,9 @@ def _data_rules(underlay: UnderlaySpec) -> Iterator[tuple[bool, str, str]]:
         asked = getattr(underlay, option) != getattr(Options(), option)
         taken = importer is not None and option in importer.options
         yield asked and not taken, f"$.underlay.{option}", f'kind = "{underlay.kind}" does not use it'
+    for key in sorted(GRAPH_KEYS - set(GRAPHS.get(underlay.kind, ()))):
+        asked = getattr(underlay, key) != getattr(UnderlaySpec(), key)
+        yield asked, f"$.underlay.{key}", f'kind = "{underlay.kind}" does not use it'
 
 
 def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

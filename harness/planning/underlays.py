@@ -14,6 +14,7 @@ from harness.planning.links import make_links
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay, unplaced_hosts
 from topologies.geography import world_cities
+from topologies.graph_kinds import GRAPHS, generate
 from topologies.importers import IMPORTERS, Options
 from topologies.model import Matrix, Underlay, between
 from topologies.network import Network, OfPair, uniform_network
@@ -96,9 +97,22 @@ def _generated(spec: UnderlaySpec, seed: int) -> Underlay:
         return uniform_underlay(hosts, spec.delay_ms)
     if spec.kind == "unit-square":
         return square_underlay(hosts, spec.side_ms, substream(seed, NETWORK, "square"))
+    if spec.kind in GRAPHS:
+        return _generated_graph(spec, seed)
     cities = world_cities()
     sites = _choose_sites([city.continent for city in cities], [float(city.population) for city in cities], hosts, seed)
     return place_hosts(cities_underlay(cities), sites, spec.access_delay_ms)
+
+
+def _generated_graph(spec: UnderlaySpec, seed: int) -> Underlay:
+    """Generate a graph, and place the hosts at its sites."""
+    values = {key: getattr(spec, key) for key in GRAPHS[spec.kind]}
+    if "routers" in values:
+        values["routers"] = spec.routers or spec.hosts or GENERATED_HOSTS
+    made = generate(spec.kind, values, substream(seed, NETWORK, "graph"))
+    hosts = spec.hosts or len(made.sites) * made.hosts_per_site
+    sites = _choose_sites(made.regions, [1.0] * len(made.sites), hosts, seed)
+    return place_hosts(made.underlay(spec.kind), sites, spec.access_delay_ms)
 
 
 def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
