@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import acero
 
 from metrics.storage.names import StoreError, UnreadableError
 from metrics.storage.paths import Place, StorePath
@@ -54,6 +56,40 @@ def open_dataset(
         keys = [file.key for file in files if isinstance(file, StorePath)]
         return ds.dataset(keys, schema=schema, format=form, filesystem=first.filesystem)
     return ds.dataset([str(file) for file in files], schema=schema, format=form)
+
+
+def group_parquet(
+    path: Place,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    values: Sequence[tuple[str, str]] = (),
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Group the rows of a file, or of a folder of parts, which are read piece by piece: only groups are held.
+
+    Args:
+        path: the file or folder.
+        schema: of the rows.
+        keys: the columns by whose values rows are grouped.
+        values: columns, and what becomes of them in a group: ``sum``, ``mean``, ``max``, ... (see Arrow).
+        where: which rows; None = all.
+
+    Returns:
+        A row per group in the order of the keys: the keys, ``count`` (of its rows), and the values under their columns'
+        names.
+    """
+    names = [*keys, *(column for column, _ in values)]
+    chosen = where if where is not None else pc.scalar(value=True)
+    aggregates = [(column, f"hash_{function}", None, column) for column, function in values]
+    counted: tuple[list[str], str, None, str] = ([], "hash_count_all", None, "count")
+    with _naming(path):
+        steps = [
+            acero.Declaration("scan", acero.ScanNodeOptions(open_dataset(path, schema), filter=chosen)),
+            acero.Declaration("filter", acero.FilterNodeOptions(chosen)),
+            acero.Declaration("aggregate", acero.AggregateNodeOptions([counted, *aggregates], list(keys))),
+        ]
+        found = acero.Declaration.from_sequence(steps).to_table()
+    return found.select([*keys, "count", *names[len(keys) :]]).sort_by([(name, "ascending") for name in keys])
 
 
 def parts_of(folder: Place, bucket: int) -> list[Place]:
