@@ -1,6 +1,6 @@
 """Parquet at a place."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -33,6 +33,8 @@ def open_dataset(
 ) -> ds.Dataset:
     """A dataset of a file, of a folder's parts, or of some files of one place, in the order of their names.
 
+    Parts may lie in folders that say the value of a column (``host=3``, as Hive names them).
+
     Args:
         source: the file, the folder, or the files.
         schema: of the rows; needed where there may be no file. None = what the files say.
@@ -42,19 +44,20 @@ def open_dataset(
         FileNotFoundError: there is no file, and no schema says which columns there are.
     """
     if isinstance(source, StorePath):
-        files: Sequence[Place] = [source] if source.is_file() else _parts(source)
+        files: Sequence[Place] = [source] if source.is_file() else list_parts(source)
         if not files and schema is None:
             raise FileNotFoundError(f"{source}: there is no Parquet file")
     elif isinstance(source, Sequence):
         files = source
     else:
-        return ds.dataset(source, schema=schema, format=form)
+        return ds.dataset(source, schema=schema, format=form, partitioning="hive")
     if not files:
         return ds.dataset([], schema=schema) if schema is None else ds.dataset(schema.empty_table())
     first = files[0]
     if isinstance(first, StorePath):
         keys = [file.key for file in files if isinstance(file, StorePath)]
-        return ds.dataset(keys, schema=schema, format=form, filesystem=first.filesystem)
+        hive = {"partitioning": "hive", "partition_base_dir": source.key} if isinstance(source, StorePath) else {}
+        return ds.dataset(keys, schema=schema, format=form, filesystem=first.filesystem, **hive)
     return ds.dataset([str(file) for file in files], schema=schema, format=form)
 
 
@@ -121,6 +124,7 @@ def _naming(path: Place) -> Iterator[None]:
         raise UnreadableError(path.parent, path.name, error) from None
 
 
-def _parts(folder: StorePath) -> list[StorePath]:
-    """The parts in a folder, without what is hidden, as pyarrow leaves it out."""
-    return [each for each in folder.glob("*.parquet") if not each.name.startswith((".", "_"))]
+def list_parts(folder: Place) -> list[Place]:
+    """The parts in a folder and the folders in it, without what is hidden, as pyarrow leaves it out."""
+    found: Iterable[Place] = folder.walk() if isinstance(folder, StorePath) else sorted(folder.rglob("*.parquet"))
+    return [each for each in found if each.suffix == ".parquet" and not each.name.startswith((".", "_"))]

@@ -60,7 +60,7 @@ from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import TransitSources, build_transits
 from metrics.tables.underlay_links import LinkSources, Through, build_underlay_links
-from metrics.tables.wire import captures_of, stage_captures
+from metrics.tables.wire import captures_of, write_packets
 from metrics.totals import Totals, write_totals
 from topologies.jitter import Jitter
 
@@ -425,10 +425,10 @@ class Pipeline:
 
     def write_packets(self) -> None:
         """Write the table ``packets``, a row per packet of the captures."""
-        targets = {"packets": self._path("packets")}
-        targets["packets"].mkdir()
+        folder = self._path("packets")
+        folder.mkdir()
         reading = Reading(("packets",), epoch_offset_ns=self._run.manifest.epoch_offset_ns, foreign=True)
         if captures := captures_of(self._run):
-            stage_captures(self._executor, captures, reading, targets)
+            write_packets(self._executor, captures, reading, folder)
         else:
-            write_share({"packets": SCHEMAS["packets"].empty_table()}, targets, Share())
+            write_share({"packets": SCHEMAS["packets"].empty_table()}, {"packets": folder}, Share())
