@@ -57,6 +57,7 @@ TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
 OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
 AccessRate = Annotated[float, Meta(ge=0, le=FASTEST_MBIT)]
+TopoName = Annotated[str, Meta(pattern=r"^(.+\.py:)?[A-Za-z_][A-Za-z0-9_]*(,.*)?\Z")]
 FilePath = Annotated[str, Meta(min_length=1)]
 Group = Annotated[str, Meta(min_length=1)] | Count | tuple[Annotated[int, Meta(ge=0)], ...]
 
@@ -99,12 +100,16 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     217 cities, which ship with Trellis. ``wondernetwork``: those between 246 cities, per direction and with jitter.
     ``matrix``, ``pairs``, ``mesh``: your own matrix, list of pairs or JSON. ``ethp2p``: the ``topology.json`` of its
     simulations. ``graphml``, ``gml``, ``rocketfuel``: routers and links, as of the Topology Zoo, Shadow and Rocketfuel;
-    a host at each router, and delays along the shortest paths."""
+    a host at each router, and delays along the shortest paths. ``mininet``, ``miniedit``: the hosts, switches and links
+    of a ``Topo`` class or a file of MiniEdit."""
     hosts: Annotated[int, Meta(ge=2, le=MOST_HOSTS)] | None = None
     """Number of hosts; each runs one node. Default: every site of the data, every router (``waxman``,
     ``barabasi-albert``), every port (``fat-tree``), or 20 of other generated networks. A smaller number is a sample."""
     path: FilePath | None = None
     """The data: a file, or a WonderNetwork folder (default: below $TRELLIS_DATA); relative to this file."""
+    topo: TopoName | None = None
+    """A ``Topo`` of Mininet (``mininet``), with arguments as ``mn --topo`` has them: ``mytopo.py:MyTopo,3``, or one of
+    Mininet's own, such as ``tree,2,3``. The file is run, and is relative to this file."""
     times: Times | None = None
     """What the file's times are: ``rtt`` or ``one-way``. Default: what its header or keys say; ``one-way`` for
     ``matrix``."""
@@ -115,7 +120,8 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Pairs without a time (``pairs``, ``mesh``, ``ethp2p``). ``refuse``: refuse the file. ``reverse``: take the other
     direction's time. ``relay``: the same, otherwise the best sum over one relay. ``path``: the same, otherwise the
     shortest path. ``drop``: drop the hosts with most missing pairs until none is missing. Of a graph (``graphml``,
-    ``gml``, ``rocketfuel``), ``drop`` keeps the largest connected part, and all others refuse a graph in parts."""
+    ``gml``, ``rocketfuel``, ``mininet``, ``miniedit``), ``drop`` keeps the largest connected part, and all others
+    refuse a graph in parts."""
     delay_ms: Delay = 50.0
     """One-way delay between any two hosts (``uniform``), of the link between the two routers (``dumbbell``), or of
     every link (``fat-tree``)."""

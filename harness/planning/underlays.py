@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from harness.experiment.data import require_data
+from harness.experiment.data import data_path, require_data
 from harness.experiment.document import input_errors
 from harness.experiment.form import Experiment, UnderlaySpec
 from harness.planning.links import make_links
@@ -15,7 +15,7 @@ from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay, unplaced_hosts
 from topologies.geography import world_cities
 from topologies.graph_kinds import GRAPHS, generate
-from topologies.importers import IMPORTERS, Options
+from topologies.importers import IMPORTERS, Options, TopoReference
 from topologies.model import Matrix, Underlay, between
 from topologies.network import Network, OfPair, uniform_network
 from topologies.provenance import Provenance
@@ -81,8 +81,10 @@ _DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
 def _imported(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
     """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
     importer = IMPORTERS[spec.kind]
-    path = None if importer.path == "shipped" else require_data(spec, "underlay", folder)
-    found = importer.read(path, Options(spec.times, spec.directed, spec.missing))
+    is_needed = importer.path in ("named", "data")
+    path = require_data(spec, "underlay", folder) if is_needed else data_path(spec, folder)
+    topo = None if spec.topo is None else TopoReference.parse(spec.topo).call
+    found = importer.read(path, Options(spec.times, spec.directed, spec.missing, topo))
     sites = _choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, seed)
     placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
     stated = ", ".join(found.provenance.statements().values())

@@ -11,7 +11,7 @@ import math
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -80,12 +80,12 @@ def _said(error: Exception) -> str:
 
 def as_ms(value: object) -> float | None:
     """Return a time such as ``10 ms`` in ms; None if it is none."""
-    return _in_units(value, _TIMES_MS)
+    return in_units(value, _TIMES_MS)
 
 
 def as_mbit(value: object) -> float | None:
     """Return a rate such as ``100 Mbit`` in Mbit/s; None if it is none."""
-    return _in_units(value, _RATES_MBIT)
+    return in_units(value, _RATES_MBIT)
 
 
 def given(value: object) -> object:
@@ -103,7 +103,13 @@ def as_text(value: object) -> str:
     return " ".join(value.split())[:200] if isinstance(value, str) else ""
 
 
-def _in_units(value: object, units: dict[str, float]) -> float | None:
+def in_units(value: object, units: Mapping[str, float]) -> float | None:
+    """Return a number with a unit, such as ``10 ms``; None if the value is none.
+
+    Args:
+        value: an attribute.
+        units: the units that it may have, and by what each multiplies.
+    """
     found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if found is None or found[2] not in units:
         return None
