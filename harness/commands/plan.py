@@ -46,7 +46,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.planning import remarks_on
     from harness.planning.faults import describe_faults
     from harness.planning.links import describe_links
-    from harness.testbeds.registry import find_lack
+    from harness.testbeds.registry import find_lack, find_testbed
     from peer.core.schedule import Publish
 
     plan = planned.plan
@@ -67,6 +67,8 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"rtt          {_describe_rtts(planned.underlay)}"
         yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)
+    if find_testbed(plan.experiment.testbed).plane is not None:
+        yield f"data plane   {plan.experiment.plane}"
     yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""
     yield "# prediction"

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 from msgspec.structs import force_setattr
 
+from harness.planes.registry import AUTO, PLANES
+from harness.planes.registry import DEFAULT as DEFAULT_PLANE
 from harness.testbeds.registry import DEFAULT as DEFAULT_TESTBED
 from harness.testbeds.registry import TESTBEDS
 from peer.core.addressing.expression import MAX_TERMS
@@ -33,6 +35,7 @@ from topologies.link_graph import MOST_ROUTERS
 if TYPE_CHECKING:
     ProtocolName = str
     TestbedName = str
+    PlaneName = str
     MembershipName = str
     DisseminationName = str
     AdversaryName = str
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
     TestbedName = Literal[tuple(TESTBEDS)]
+    PlaneName = Literal[(*PLANES, AUTO)]
     MembershipName = Literal[tuple(MEMBERSHIPS)]
     DisseminationName = Literal["protocol", *SHARED_DISSEMINATIONS]
     AdversaryName = Literal["none", *ADVERSARIES]
@@ -566,6 +570,11 @@ class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
     """Seed of all random draws of the run."""
     testbed: TestbedName = DEFAULT_TESTBED
     """Where the nodes run: [Testbeds](#testbeds) describes each testbed and what it can do."""
+    plane: PlaneName = DEFAULT_PLANE
+    """What carries packets on the ``emulated`` testbed. ``userspace``: a process of Trellis
+    ([dataplane.md](dataplane.md)). ``kernel``: netem of the kernel ([kernel-plane.md](kernel-plane.md)). ``auto``: the
+    kernel where the plan is made, if it can do all that the experiment asks for, otherwise ``userspace``; the plan says
+    which."""
     inventory: FilePath | None = None
     """File with the machines of a ``remote`` testbed (playbooks/inventories); relative to this file."""
     time_dilation: Annotated[float, Meta(ge=1, le=1000)] = 1.0

@@ -222,7 +222,17 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
+        unmeasured=_lacks_lateness(run),
     )
+
+
+def _lacks_lateness(run: RunDir) -> Absent | None:
+    """Why a run's data plane says nothing of its lateness; None if it does. Then its captures have to show it."""
+    if not run.manifest.has_ability("opaque"):
+        return None
+    uncaptured = lacks_captures(run) is not None
+    words = "nothing shows how late its packets were: there is no capture" if uncaptured else "wire_delay judges it"
+    return Absent(f"the kernel forwards and does not say how late it is; {words}", due=uncaptured)
 
 
 def read_changes(run: RunDir) -> parts.Changes | Absent:
