@@ -111,14 +111,15 @@ def _program(facts: Facts, program: Program) -> Finding:
 
 
 def probe_java(facts: Facts) -> Finding:
-    """Check the version of Java, which Spark needs."""
-    purpose = "Spark, which computes the tables of large runs and distributes sweeps"
+    """Check the version of Java, which Spark needs; without any, one process analyses a run."""
+    purpose = "Spark, which computes the tables of runs and distributes sweeps"
     if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
         return Finding("java", "ok", f"version {facts.java_major}", purpose)
-    found = (
-        "not installed" if facts.java_major is None else f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
-    )
-    return Finding("java", "problem", found, purpose, _installation("run"), _installer("run", facts))
+    if facts.java_major is None:
+        level, found = "note", "not installed, so one process computes the tables, and sweeps need --master here"
+    else:
+        level, found = "problem", f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
+    return Finding("java", level, found, purpose, _installation("run"), _installer("run", facts))
 
 
 def _installation(group: str) -> str:

@@ -14,10 +14,12 @@ still have the capabilities.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -86,6 +88,7 @@ def run(
     keep: Iterable[Path] = (),
     environment: Mapping[str, str] | None = None,
     output: IO[bytes] | None = None,
+    descriptors: Sequence[int] = (),
 ) -> int:
     """Run a command inside a new sandbox and wait for it. An interrupt ends the sandbox at once.
 
@@ -97,7 +100,7 @@ def run(
     Raises:
         TestbedError: the sandbox could not be made, or a signal ended it.
     """
-    process = enter(argv, keep=keep, environment=environment, output=output)
+    process = enter(argv, keep=keep, environment=environment, output=output, descriptors=descriptors)
     try:
         status = process.wait()
     except BaseException:
@@ -197,6 +200,18 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
     if libc.mount(*encoded, ctypes.c_ulong(flags), data.encode()) != 0:
         problem = os.strerror(ctypes.get_errno())
         raise TestbedError(f"mount {kind or source or 'private'} on {target} in the sandbox", problem)
+
+
+def signal_others(number: signal.Signals) -> None:
+    """Send a signal to all other processes of the sandbox whose first process this is.
+
+    Raises:
+        TestbedError: this process is not the first one of its PID namespace.
+    """
+    if os.getpid() != 1:
+        raise TestbedError("send a signal to the processes of a sandbox", "the sender is not its first process")
+    with contextlib.suppress(ProcessLookupError):  # there are no others
+        os.kill(-1, number)
 
 
 def _below(keep: Sequence[Path], hidden: Sequence[Path]) -> list[Path]:
