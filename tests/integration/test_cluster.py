@@ -135,23 +135,29 @@ def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path, dam
         assert rows(run_dir, "packets") == rows(run_dir.with_name(f"{run_dir.name}-here"), "packets")
 
 
-def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
-    """Two executors with two cores each: every kernel runs as four shares, and one of them twice."""
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local[2, 2]", 2), pytest.param("local-cluster[2,2,1024]", 4, marks=pytest.mark.long)],  # two attempts; four
+)
+def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
+    master: str, cores: int, local: Path, tmp_path: Path
+) -> None:
+    """Every kernel runs as a share per core, and the last of them twice."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
     notes.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "scratch")  # executors that are ended leave theirs behind
-    argv = [sys.executable, "-c", SHARED, str(run_dir), "local-cluster[2,2,1024]", str(notes)]
+    argv = [sys.executable, "-c", SHARED, str(run_dir), master, str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
     assert_equal(local, run_dir)
     kernels = {"carried", "conns", "contents", "control", "deliveries", "connected", "instances", "sharing", "transits"}
     """By the first table that each writes."""
     assert {path.name for path in notes.glob("died-*")} == {f"died-{name}" for name in kernels}
     for name in kernels:
-        assert len(list(notes.glob(f"share-{name}-*-of-4"))) == 4, name
+        assert len(list(notes.glob(f"share-{name}-*-of-{cores}"))) == cores, name
     for name in ("hops", "deliveries", "messages"):
         parts = sorted(path.name for path in (run_dir / "tables" / f"{name}.parquet").iterdir())
-        assert parts == [f"part-{number}.parquet" for number in range(4)], name
+        assert parts == [f"part-{number}.parquet" for number in range(cores)], name
     assert len(list((run_dir / "tables" / "frames.parquet").iterdir())) > 1, "captures are read by several tasks"
 
 

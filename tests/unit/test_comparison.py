@@ -186,7 +186,7 @@ def test_three_percent_between_two_single_runs_are_found() -> None:
 
 
 @pytest.mark.parametrize("other_seed", [1, 100], ids=["paired", "unpaired"])
-@pytest.mark.parametrize("runs", [2, 3, 6])
+@pytest.mark.parametrize("runs", [2, *(pytest.param(runs, marks=pytest.mark.long) for runs in (3, 6))])
 def test_groups_of_equal_runs_differ_as_seldom_as_is_said(runs: int, other_seed: int) -> None:
     """In at most 5 % of the comparisons, however many measures there are, and of whatever kind."""
     random, pairs = np.random.default_rng(runs), 100
