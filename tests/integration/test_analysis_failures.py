@@ -88,7 +88,7 @@ def test_a_store_that_is_lost_for_10_s_refuses_and_keeps_the_old_results(
         old, pointer = RunDir(stored), read_pointer(stored)
         kept = {name: rows(old, name) for name in FEW}
         service.lose_at(b"PUT /lost/run/analyses/")
-        with pytest.raises(StoreError, match="s3://lost/run/analyses/.*: the store cannot be used"):
+        with pytest.raises(StoreError, match=r"s3://lost/run/analyses/.*: the store cannot be used"):
             analyse(stored, "here", page=False)
         assert service.was_lost
         service.await_back()
