@@ -25,7 +25,7 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
     with _naming(path):
         if isinstance(path, StorePath):
             return open_dataset(path, schema).to_table(columns=names)
-        return pq.read_table(path, columns=names, schema=schema)
+        return pq.read_table(path, columns=names, schema=schema, partitioning=ds.partitioning(flavor="hive"))
 
 
 def open_dataset(
