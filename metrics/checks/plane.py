@@ -1,6 +1,7 @@
 """Was the data plane in time, and was it there?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -38,8 +39,19 @@ _Frames: TypeAlias = tuple[list[tuple[int, int]] | None, int | None, list[Burst]
 which they were."""
 
 
+def if_measured(judge: Callable[[Emulation], Judgement]) -> Callable[[Emulation], Judgement | Absent]:
+    """Have a rule judge only data planes that record how late they are."""
+
+    @wraps(judge)
+    def judge_measured(emulation: Emulation) -> Judgement | Absent:
+        return judge(emulation) if emulation.unmeasured is None else emulation.unmeasured
+
+    return judge_measured
+
+
 @RULES.add("certificate", INVALID, things="frames")
-def plane_lateness(emulation: Emulation) -> Judgement | Absent:
+@if_measured
+def plane_lateness(emulation: Emulation) -> Judgement:
     """Fails if, from the workload's begin to the peers' end, more than 1 % of all frames left the data plane later than
     ``verdict.lateness_p99_ms`` ([why not by the second](adr/0014-lateness-is-judged-over-the-run.md)). ``worst`` is the
     99th percentile, or the upper bound of its bucket. Of the line that spans the end, only late frames that were due
@@ -50,15 +62,14 @@ def plane_lateness(emulation: Emulation) -> Judgement | Absent:
     Late: a frame; of the frames that were late in one burst, the first one's due instant and the last one's; bursts
     that the data plane could not keep (1,024 a line) are not explained.
     """
-    if emulation.unmeasured is not None:
-        return emulation.unmeasured
     lines = [(span.lateness_counts, span.counts.get("frames_late"), span.late) for span in _judged(emulation)]
     detail = "the data plane's lateness over {frames:,} frames: p99 {p99_ms:.3g} ms"
     return _judge_frames(emulation, lines, detail)
 
 
 @RULES.add("certificate", INVALID, things="frames")
-def plane_intake(emulation: Emulation) -> Judgement | Absent:
+@if_measured
+def plane_intake(emulation: Emulation) -> Judgement:
     """Fails if, over the same span, more than 1 % of all frames may have waited longer than
     ``verdict.lateness_p99_ms`` in their hosts' devices before the data plane read them. The wait is
     [an upper bound](dataplane.md#before-the-read), counted frame by frame, but for a frame that came while the loop
@@ -69,8 +80,6 @@ def plane_intake(emulation: Emulation) -> Judgement | Absent:
 
     Late: a frame; as for ``plane_lateness``.
     """
-    if emulation.unmeasured is not None:
-        return emulation.unmeasured
     lines = [(span.intake_counts, span.counts.get("frames_waited"), span.waits) for span in _judged(emulation)]
     if all(counts is None for counts, _, _ in lines):
         detail = "the data plane has no counts of frames' waits before they were read"
@@ -176,15 +185,14 @@ def _columns(bursts: Iterable[Burst]) -> tuple[Ints, Ints, Ints]:
 
 
 @RULES.add("certificate", SUSPECT, STALL, things="seconds")
-def plane_stalls(emulation: Emulation) -> Judgement | Absent:
+@if_measured
+def plane_stalls(emulation: Emulation) -> Judgement:
     """Fails if by some line of ``dataplane.jsonl`` a frame left the data plane more than {0} late.
 
     The data plane stalled; a percentile over the whole run may hide it.
 
     Late: a line; as for ``plane_lateness``, all frames of the line that were over {0} late.
     """
-    if emulation.unmeasured is not None:
-        return emulation.unmeasured
     spans = [span for span in _judged(emulation) if "max" in span.lateness_ns]
     zero_ns = emulation.judged_ns[0]
     worst_ns, at_ns = max(((span.lateness_ns["max"], span.at_ns) for span in spans), default=(0, zero_ns))
@@ -247,14 +255,13 @@ def changes_applied(changes: Changes) -> Judgement:
 
 
 @RULES.add("overload", SUSPECT, PLANE_BUSY)
-def plane_busy(emulation: Emulation) -> Judgement | Absent:
+@if_measured
+def plane_busy(emulation: Emulation) -> Judgement:
     """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` of the same span (lines
     shorter than half a second are merged with the next; the one that spans the end does not count).
 
     The data plane is one process: near saturation its lateness grows without bound.
     """
-    if emulation.unmeasured is not None:
-        return emulation.unmeasured
     # No stall of the host explains this: at nearly full load the kernel itself holds real-time processes back.
     ratios = [ratio for at_ns, ratio in busy_spans(emulation.spans) if _is_judged(emulation, at_ns)]
     return share_at_most(PLANE_BUSY, ratios, 0)

@@ -26,7 +26,7 @@ PORTS = [Port(host, f"/netns/{host}", f"10.0.0.{host + 1}") for host in range(3)
 PAIRS = [(source, destination) for source in range(3) for destination in range(3) if source != destination]
 LEAVES = settings.ask_leaves(NETWORK, 2.0, 1500)
 
-_CLASS = re.compile(r"class add dev (\S+) parent 1: classid (1:\w+) htb rate 100gbit quantum 1514")
+_CLASS = re.compile(r"class add dev (\S+) parent 1: classid (1:\w+) htb rate 100gbit burst 1mb cburst 1mb quantum 1514")
 _LEAF = re.compile(r"qdisc add dev (\S+) parent (1:\w+) handle (\w+): netem (.*)")
 _FILTER = re.compile(
     r"filter add dev (\S+) parent 1: protocol ip prio 1 handle (\d+) flower src_ip (\S+) classid (1:\w+)"
@@ -68,7 +68,7 @@ def test_packets_of_a_source_reach_its_own_leaf_at_the_destinations_port() -> No
             if (device, address) == (port_device(leaf.destination), PORTS[leaf.source].address)
         ]
         loss = f" loss random {100 * leaf.loss_ratio:f}%" if leaf.loss_ratio else ""
-        asked = f"limit {leaf.limit} delay {leaf.delay_ns}ns{loss}"
+        asked = f"limit {leaf.limit} delay {leaf.delay_ns // 1000}.000us{loss}"
         assert netem[port_device(leaf.destination), classid] == asked
 
 

@@ -70,24 +70,28 @@ class KernelPlane:
         """Make every host's device, address it, bring it up, and make the queues of all pairs."""
         check_ports(ports, self._network.size)
         self._ports = tuple(ports)
-        leaves = settings.ask_leaves(self._network, self._clock.dilation, ports[0].mtu)
+        self._leaves = settings.ask_leaves(self._network, self._clock.dilation, ports[0].mtu)
         _batch(("ip",), settings.bridge_commands(ports))
         _batch(("bridge",), settings.forwarding_commands(ports))
-        _batch(("tc",), settings.shaping_commands(ports, leaves))
+        _batch(("tc",), settings.shaping_commands(ports, self._leaves))
         for port in ports:
             _batch(("nsenter", f"--net={port.netns}", "ip"), settings.host_commands(port, ports))
             switch_off(port.device, port.netns)
             switch_off(port_device(port.host), _LOOPBACK_NETNS)
-        self._check(leaves)
+        self.check_settings()
         served = [self._metrics[0], str(self._metrics[1])] if self._metrics else []
         words = [str(self._folder / DATAPLANE_FILE), str(self._clock.dilation), str(len(ports)), *served]
         log = self._folder / LOGS_FOLDER / "dataplane-monitor.log"
         self._monitor = Child("the data plane's monitor", monitor.__name__, words, log)
 
-    def _check(self, leaves: Sequence[settings.Leaf]) -> None:
-        """Compare the kernel's settings with what was asked for."""
+    def check_settings(self) -> None:
+        """Compare the kernel's settings with what was asked for.
+
+        Raises:
+            TestbedError: a setting differs.
+        """
         filters = {port.host: _show("filter", "dev", port_device(port.host)) for port in self._ports}
-        if differences := settings.find_differences(leaves, self._ports, _show("qdisc"), filters):
+        if differences := settings.find_differences(self._leaves, self._ports, _show("qdisc"), filters):
             rest = f" ({len(differences)} settings differ)" if len(differences) > 1 else ""
             raise TestbedError("read the kernel's queues back", differences[0] + rest)
 

@@ -34,7 +34,9 @@ TOLERANCE_LOSS = 1e-6
 
 _ETHERNET_BYTES = 14
 _QUANTUM_BYTES = 1514
-_UNLIMITED = "100gbit"
+_UNLIMITED = "rate 100gbit burst 1mb cburst 1mb"
+"""Without a burst, a class would wait for its next token after each packet."""
+
 _UNKNOWN = 0xFFFF
 """The class of packets from no known source, which are dropped and counted."""
 
@@ -140,7 +142,7 @@ def shaping_commands(ports: Sequence[Port], leaves: Sequence[Leaf]) -> Iterator[
     for leaf in leaves:
         device, number = port_device(leaf.destination), leaf.source + 1
         loss = f" loss random {100 * leaf.loss_ratio:.6f}%" if leaf.loss_ratio else ""
-        yield from _class_commands(device, number, f"limit {leaf.limit} delay {leaf.delay_ns}ns{loss}")
+        yield from _class_commands(device, number, f"limit {leaf.limit} delay {leaf.delay_ns / 1000:.3f}us{loss}")
         address = ports[leaf.source].address
         yield (
             f"filter add dev {device} parent 1: protocol ip prio 1 handle {number}"
@@ -149,7 +151,7 @@ def shaping_commands(ports: Sequence[Port], leaves: Sequence[Leaf]) -> Iterator[
 
 
 def _class_commands(device: str, number: int, netem: str) -> Iterator[str]:
-    yield f"class add dev {device} parent 1: classid 1:{number:x} htb rate {_UNLIMITED} quantum {_QUANTUM_BYTES}"
+    yield f"class add dev {device} parent 1: classid 1:{number:x} htb {_UNLIMITED} quantum {_QUANTUM_BYTES}"
     yield f"qdisc add dev {device} parent 1:{number:x} handle {_handle(number):x}: netem {netem}"
 
 
