@@ -58,9 +58,10 @@ def _import_modules() -> None:
 
 
 def rehearse(executor: Executor) -> None:
-    """Let every worker begin, and Spark run the first jobs, before there is a run to be analysed."""
+    """Do before there is a run what its analysis would do first: import modules, start workers, run a few jobs."""
     for _ in range(REHEARSALS):
         executor.map(abs, range(executor.workers))
+    _import_modules()  # waits for the thread that does so
 
 
 def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, page: bool = True) -> Summary:

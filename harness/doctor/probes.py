@@ -115,11 +115,12 @@ def probe_java(facts: Facts) -> Finding:
     purpose = "Spark, which computes the tables of runs and distributes sweeps"
     if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
         return Finding("java", "ok", f"version {facts.java_major}", purpose)
+    mend, fix = _installation("run"), _installer("run", facts)
     if facts.java_major is None:
-        level, found = "note", "not installed, so one process computes the tables, and sweeps need --master here"
-    else:
-        level, found = "problem", f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
-    return Finding("java", level, found, purpose, _installation("run"), _installer("run", facts))
+        found = "not installed, so one process computes the tables, and sweeps need --master here"
+        return Finding("java", "note", found, purpose, mend, fix)
+    found = f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
+    return Finding("java", "problem", found, purpose, mend, fix)
 
 
 def _installation(group: str) -> str:

@@ -7,7 +7,6 @@ master is reached over the network, and so is a store, so the analysis runs with
 import argparse
 import fcntl
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -273,11 +272,11 @@ def await_run(stopped: int) -> None:
     Args:
         stopped: the descriptor to which a byte is written when they have stopped.
     """
-    sandbox.signal_others(signal.SIGSTOP)
+    sandbox.stop_others()
     os.write(stopped, b"\n")
     os.close(stopped)
     sys.stdin.buffer.readline()
-    sandbox.signal_others(signal.SIGCONT)
+    sandbox.continue_others()
 
 
 if __name__ == "__main__":
