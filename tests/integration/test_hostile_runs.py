@@ -23,6 +23,7 @@ import pytest
 
 from harness import cli
 from metrics.analysis import analyse
+from tests.examples import long_unless
 from tests.fabricate import Fabrication
 from tests.unit.test_foreign_text import EVIL
 
@@ -471,9 +472,7 @@ def test_a_damaged_document_is_named_in_one_line(
         assert outcome.status == 0 or in_one_line(outcome), outcome
 
 
-@pytest.mark.parametrize(
-    "thing", [pytest.param(name, marks=() if name in USUAL_ODD else pytest.mark.long) for name in ODD]
-)
+@pytest.mark.parametrize("thing", long_unless(USUAL_ODD, ODD))
 def test_a_run_of_odd_things_is_read_or_refused(
     thing: str, sound: Path, home: Home, tmp_path: Path, monkeypatch: Any
 ) -> None:
