@@ -41,9 +41,10 @@ def look_around(run_dir: Path) -> None:
         planned.network, planned.plan.seed, run_dir, None, 1.0, round(experiment.verdict.lateness_p99_ms * 1e6)
     )
     plane.attach([Port(host.number, host.netns, address) for host, address in zip(booted, wan_ips, strict=True)])
-    for line in describe_hosts(names, underlay, wan_ips):
+    addresses = dict(zip(names, wan_ips, strict=True))
+    for line in describe_hosts(underlay, addresses):
         print(printable(line), flush=True)
-    open_console(make_net(booted, names, underlay, wan_ips))
+    open_console(make_net(booted, underlay, addresses))
     plane.close()
     hosts.stop(booted)
 

@@ -1,12 +1,12 @@
 """A run's hosts, routers and links as a ``mininet.net.Mininet``, so that Mininet's CLI can look around in them.
 
-The hosts are the testbed's: Mininet's shells in their namespaces, with the device of the data plane. Routers and links
-are the data plane's own, so they have no process and no device: they are in the lists of the CLI, and nothing runs on
-them.
+Mininet builds the network from a ``Topo``. Its hosts are the testbed's, which have booted before: Mininet's shells in
+their namespaces, with the device of the data plane. Routers and links are the data plane's own, so they have no process
+and no device: the CLI lists them, and nothing runs on them.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,9 +15,10 @@ from mininet.link import Intf, Link
 from mininet.log import error, output
 from mininet.net import Mininet
 from mininet.node import Node
+from mininet.topo import Topo
 
 from harness.testbeds.emulated.hosts import EmulatedHost
-from topologies.link_graph import GraphLink
+from topologies.link_graph import GraphLink, LinkGraph
 from topologies.model import Underlay
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,31}")
@@ -48,11 +49,19 @@ class PlaneInterface(Intf):  # type: ignore[misc] # Mininet has no types
 
 
 class PlaneLink(Link):  # type: ignore[misc]
-    """A link of the data plane between two nodes."""
+    """A link of the data plane.
 
-    def __init__(self, one: PlaneInterface, other: PlaneInterface, said: str) -> None:
-        self.intf1, self.intf2 = one, other
-        one.link = other.link = self
+    Args:
+        one: a node.
+        other: the node at the other end.
+        said: what the link does to packets.
+        addresses: of hosts, by their names.
+        _: Mininet's numbers of ports and hardware addresses.
+    """
+
+    def __init__(self, one: Node, other: Node, said: str, addresses: Mapping[str, str], **_: object) -> None:
+        self.intf1, self.intf2 = (_interface(node, addresses) for node in (one, other))
+        self.intf1.link = self.intf2.link = self
         self._said = said
 
     def status(self) -> str:
@@ -62,11 +71,69 @@ class PlaneLink(Link):  # type: ignore[misc]
         return f"{self.intf1.node.name}<->{self.intf2.node.name}"
 
 
+def _interface(node: Node, addresses: Mapping[str, str]) -> PlaneInterface:
+    """Return a new end of a link at a node: of a host, the first one is its device."""
+    number = len(node.intfs)
+    if node.name in addresses and not number:
+        return PlaneInterface("wan0", node, addresses[node.name])
+    return PlaneInterface(f"{node.name}-eth{number}", node)
+
+
 class PlaneRouter(Node):  # type: ignore[misc]
     """A router of the data plane, which is no process."""
 
     def startShell(self, mnopts: str | None = None) -> None:
         pass
+
+
+class PlaneNet(Mininet):  # type: ignore[misc]
+    """A network whose hosts the testbed has configured."""
+
+    def configHosts(self) -> None:
+        pass
+
+
+class RunTopo(Topo):  # type: ignore[misc]
+    """The hosts, routers and links of an underlay.
+
+    Args:
+        underlay: of the run.
+        addresses: of the hosts in their order, by their names.
+    """
+
+    def build(self, underlay: Underlay, addresses: Mapping[str, str]) -> None:
+        """Add all nodes and links."""
+        self._addresses = addresses
+        names = list(addresses)
+        for name in names:
+            self.addHost(name)
+        if underlay.graph is not None:
+            self._add_graph(underlay.graph, underlay.routers, names)
+            return
+        self.addSwitch(HUB)
+        for number, name in enumerate(names):
+            others = [delay_ms for other, delay_ms in enumerate(underlay.delay_ms[number]) if other != number]
+            self._join(name, HUB, f"{min(others):g} to {max(others):g} ms to other hosts")
+
+    def _add_graph(self, graph: LinkGraph, routers: Sequence[int], names: Sequence[str]) -> None:
+        """Add routers and links. A router that does not forward is its host; other hosts have access links."""
+        nodes: dict[int, str] = {}
+        for name, router in zip(names, routers, strict=True):
+            if not graph.routers[router].forwards:
+                nodes.setdefault(router, name)
+        inner = [number for number, router in enumerate(graph.routers) if router.forwards]
+        words = _words([graph.routers[number].name for number in inner], "r", set(names))
+        nodes |= {number: self.addSwitch(word) for number, word in zip(inner, words, strict=True)}
+        for name, router in zip(names, routers, strict=True):
+            if nodes[router] != name:
+                self._join(name, nodes[router], "access link")
+        for link, back in _both_ways(graph.links):
+            if link.source in nodes and link.destination in nodes:
+                said = "one way" if back is None else f"back {_describe(back)}"
+                self._join(nodes[link.source], nodes[link.destination], f"{_describe(link)}; {said}")
+
+    def _join(self, one: str, other: str, said: str) -> None:
+        self.addLink(one, other, said=said, addresses=self._addresses)
 
 
 class Console(CLI):  # type: ignore[misc]
@@ -105,64 +172,23 @@ def _words(names: Sequence[str], letter: str, taken: set[str]) -> Iterator[str]:
         yield word
 
 
-def make_net(
-    hosts: Sequence[EmulatedHost], names: Sequence[str], underlay: Underlay, wan_ips: Sequence[str]
-) -> Mininet:
+def make_net(hosts: Sequence[EmulatedHost], underlay: Underlay, addresses: Mapping[str, str]) -> Mininet:
     """Return the network of hosts that run, and of the routers and links between them.
 
     Args:
         hosts: in their order, attached to the data plane.
-        names: of the hosts.
         underlay: of the run.
-        wan_ips: the hosts' addresses.
+        addresses: of the hosts in their order, by their names.
     """
     Mininet.inited = True  # its limits are the machine's, and the testbed has raised what it needs
-    net = Mininet(build=False, controller=None)
-    for host, name in zip(hosts, names, strict=True):
-        host.shell.name = name
-        net.hosts.append(host.shell)
-    taken = set(names)
-
-    def add_router(name: str) -> Node:
-        net.switches.append(PlaneRouter(name, inNamespace=False))
-        return net.switches[-1]
-
-    def join(one: Node, other: Node, said: str) -> None:
-        net.links.append(PlaneLink(_interface(one, addresses), _interface(other, addresses), said))
-
-    addresses = {host.shell: address for host, address in zip(hosts, wan_ips, strict=True)}
-    if underlay.graph is None:
-        hub = add_router(HUB)
-        for number, host in enumerate(hosts):
-            others = [delay_ms for other, delay_ms in enumerate(underlay.delay_ms[number]) if other != number]
-            join(host.shell, hub, f"{min(others):g} to {max(others):g} ms to other hosts")
-    else:
-        _add_graph(underlay, [host.shell for host in hosts], taken, add_router, join)
-    net.nameToNode = {node.name: node for node in (*net.hosts, *net.switches)}
-    return net
-
-
-def _add_graph(
-    underlay: Underlay,
-    shells: Sequence[Node],
-    taken: set[str],
-    add_router: Callable[[str], Node],
-    join: Callable[[Node, Node, str], None],
-) -> None:
-    """Add the routers and links of a graph. A router that does not forward is its host."""
-    graph = underlay.graph
-    assert graph is not None, "the underlay is a graph"
-    ends = {router: shells[host] for host, router in enumerate(underlay.routers) if not graph.routers[router].forwards}
-    inner = [number for number, router in enumerate(graph.routers) if router.forwards]
-    words = _words([graph.routers[number].name for number in inner], "r", taken)
-    nodes = ends | {number: add_router(word) for number, word in zip(inner, words, strict=True)}
-    for host, router in enumerate(underlay.routers):
-        if router not in ends or ends[router] is not shells[host]:
-            join(shells[host], nodes[router], "access link")
-    for link, back in _both_ways(graph.links):
-        if link.source in nodes and link.destination in nodes:
-            said = "one way" if back is None else f"back {_describe(back)}"
-            join(nodes[link.source], nodes[link.destination], f"{_describe(link)}; {said}")
+    shells = {name: host.shell for name, host in zip(addresses, hosts, strict=True)}
+    return PlaneNet(
+        RunTopo(underlay, addresses),
+        switch=PlaneRouter,
+        host=lambda name, **_: shells[name],
+        controller=None,
+        link=PlaneLink,
+    )
 
 
 def _both_ways(links: Sequence[GraphLink]) -> list[tuple[GraphLink, GraphLink | None]]:
@@ -187,17 +213,9 @@ def _describe(link: GraphLink) -> str:
     return ", ".join(parts)
 
 
-def _interface(node: Node, addresses: dict[Node, str]) -> PlaneInterface:
-    """Return a new end of a link at a node: of a host, the first one is its device."""
-    number = len(node.intfs)
-    if node in addresses and not number:
-        return PlaneInterface("wan0", node, addresses[node])
-    return PlaneInterface(f"{node.name}-eth{number}", node)
-
-
-def describe_hosts(names: Sequence[str], underlay: Underlay, wan_ips: Sequence[str]) -> Iterator[str]:
+def describe_hosts(underlay: Underlay, addresses: Mapping[str, str]) -> Iterator[str]:
     """Yield a line per host: the name on the command line, its address, and its name in the underlay."""
-    for name, host, address in zip(names, underlay.hosts, wan_ips, strict=True):
+    for (name, address), host in zip(addresses.items(), underlay.hosts, strict=True):
         yield f"{name:<12} {address:<15} {host.name}"
 
 
