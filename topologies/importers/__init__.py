@@ -48,7 +48,8 @@ class Importer(Struct, frozen=True):
         help: what it is, for the command line.
         path: whether the data ship with Trellis, can be below ``$TRELLIS_DATA``, or have to be named.
         options: the options that it takes.
-        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links.
+        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links, a
+            ``graph`` of routers and links.
         writes: whether Trellis writes the form, too.
     """
 
@@ -87,6 +88,7 @@ class Importer(Struct, frozen=True):
 
 _ALL = frozenset({"times", "directed", "missing"})
 _BOTH = frozenset({"jitter", "loss"})
+_GRAPH = frozenset({"graph"})
 
 IMPORTERS: dict[str, Importer] = {
     importer.name: importer
@@ -107,14 +109,24 @@ IMPORTERS: dict[str, Importer] = {
             options=frozenset({"missing"}),
             carries=frozenset({"rates"}),
         ),
-        Importer("graphml", "routers and links in GraphML, as in the Topology Zoo", options=frozenset({"missing"})),
+        Importer(
+            "graphml",
+            "routers and links in GraphML, as in the Topology Zoo",
+            options=frozenset({"missing"}),
+            carries=_GRAPH,
+        ),
         Importer(
             "gml",
             "routers and links in GML, as in Shadow's experiments",
             options=frozenset({"missing"}),
-            carries=_BOTH | {"rates"},
+            carries=_BOTH | {"rates"} | _GRAPH,
         ),
-        Importer("rocketfuel", "routers and links with latencies by Rocketfuel", options=frozenset({"missing"})),
+        Importer(
+            "rocketfuel",
+            "routers and links with latencies by Rocketfuel",
+            options=frozenset({"missing"}),
+            carries=_GRAPH,
+        ),
     )
 }
 
