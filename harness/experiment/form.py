@@ -166,6 +166,11 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     queue_bytes: Count | None = None
     """Its length in bytes, instead of ``queue_ms``: a packet with more bytes ahead of it is dropped. Links without a
     rate keep ``queue_ms``."""
+    link_rate_mbit: AccessRate = 0.0
+    """Rate of every link of a graph that has none of its own, each direction by itself, at least 0.001; 0 = unlimited
+    (``graphml``, ``gml``, ``rocketfuel``)."""
+    link_queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0
+    """Length of the drop-tail queue of every link of a graph that has a rate and no queue of its own."""
     links: tuple[LinksSpec, ...] = ()
     """Other values for classes of hosts or pairs of hosts ([underlays.md](underlays.md#classes-of-links)). Of entries
     about the same link, the later one holds, key by key."""
@@ -637,7 +642,15 @@ class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
 
 
-OPTIONAL = ("up_mbit", "down_mbit", "queue_bytes", "links", "jitter_correlation_ms")
+OPTIONAL = (
+    "up_mbit",
+    "down_mbit",
+    "queue_bytes",
+    "link_rate_mbit",
+    "link_queue_ms",
+    "links",
+    "jitter_correlation_ms",
+)
 """The keys of ``[underlay]`` that a plan has only if they are not as usual."""
 
 _GENERAL = {*_Opening.__annotations__, *Experiment.__annotations__}

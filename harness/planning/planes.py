@@ -12,6 +12,7 @@ from harness.planes.description import PlaneAbility
 from harness.planes.registry import AUTO, DEFAULT, PLANES
 from harness.planning.prediction import exceeded_limit
 from harness.testbeds.registry import find_lack, find_testbed
+from topologies.bottlenecks import Bottlenecks
 from topologies.model import Underlay
 
 
@@ -64,6 +65,7 @@ def _unshaped(experiment: Experiment, underlay: Underlay) -> Iterator[tuple[str,
     asked: tuple[tuple[PlaneAbility, str, bool], ...] = (
         ("jitter", "$.underlay.jitter", bool(underlay.jitter_ms.any())),
         ("rate", "$.underlay.rate_mbit", bool(underlay.rate_mbit.any())),
+        ("rate", "$.underlay.link_rate_mbit", bool(Bottlenecks.of(underlay))),
     )
     for ability, place, is_asked in asked:
         lack = find_lack(experiment.testbed, ability, experiment.plane)

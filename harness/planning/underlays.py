@@ -16,6 +16,7 @@ from topologies.generated import cities_underlay, square_delays, square_underlay
 from topologies.geography import world_cities
 from topologies.graph_kinds import GRAPHS, generate
 from topologies.importers import IMPORTERS, Options, TopoReference
+from topologies.link_graph import limit_links
 from topologies.model import Matrix, Underlay, between
 from topologies.network import Network, OfPair, uniform_network
 from topologies.provenance import Provenance
@@ -129,7 +130,8 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 
 def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rates and queues."""
-    jitter_ms, loss_ratio = _jitter_ms(experiment.underlay), _loss_ratio(experiment.underlay)
+    spec, graph = experiment.underlay, underlay.graph
+    jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
     links = make_links(experiment, underlay.hosts, underlay.rate_mbit)
     everywhere_ms = underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms)
     everywhere = underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio)
@@ -139,7 +141,8 @@ def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
         loss_ratio=links.fill("loss_ratio", everywhere),
         rate_mbit=links.rate_mbit,
         queue_ms=links.queue_ms,
-        jitter_correlation_ms=experiment.underlay.jitter_correlation_ms,
+        jitter_correlation_ms=spec.jitter_correlation_ms,
+        graph=graph and limit_links(graph, spec.link_rate_mbit, spec.link_queue_ms),
     )
 
 

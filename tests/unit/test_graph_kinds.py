@@ -92,3 +92,10 @@ def test_plan_prints_what_the_graph_is(tmp_path: Path, capsys: pytest.CaptureFix
     file.write_text('name = "x"\nprotocol = "complete"\nunderlay = { kind = "fat-tree" }\n')
     assert cli.main(["plan", str(file)]) == 0
     assert "graph        20 routers, 64 links (each direction counts), paths by cost\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_the_links_of_a_generated_graph_may_have_a_rate(kind: str) -> None:
+    underlay = made(kind=kind, hosts=6, link_rate_mbit=5, link_queue_ms=20)
+    assert underlay.graph is not None
+    assert {(link.rate_mbit, link.queue_ms) for link in underlay.graph.links} == {(5.0, 20.0)}

@@ -404,3 +404,11 @@ def test_import_writes_the_latencies_of_a_topology(tmp_path: Path, capsys: pytes
     assert cli.main(["import", "mininet", f"{TOPOS}:Linear,3", "--out", str(out)]) == 0
     assert "one-way delays in ms between 3 hosts" in capsys.readouterr().out
     assert IMPORTERS["mesh"].read(out, Options()).underlay.delay_ms[0].tolist() == [0, 3, 6]
+
+
+def test_the_rate_of_a_link_is_its_own() -> None:
+    """``link_rate_mbit`` is for links without ``bw``."""
+    underlay = made(TOPOS.parent, topo="topos.py:Dumbbell,1", link_rate_mbit=100, link_queue_ms=9).underlay
+    assert underlay.graph is not None
+    rates = {(link.rate_mbit, link.queue_ms) for link in underlay.graph.links}
+    assert rates == {(10.0, 60.0), (100.0, 9.0)}

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
+from topologies.graph_kinds import GRAPHS
+
 if TYPE_CHECKING:
     from topologies.importers.imported import Imported
 
@@ -51,7 +53,8 @@ class Importer(Struct, frozen=True):
         path: whether the data ship with Trellis, can be below ``$TRELLIS_DATA``, have to be named, or are made by a
             Python file that the option ``topo`` names.
         options: the options that it takes.
-        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links.
+        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links, a
+            ``graph`` of routers and links.
         writes: whether Trellis writes the form, too.
     """
 
@@ -90,6 +93,7 @@ class Importer(Struct, frozen=True):
 
 _ALL = frozenset({"times", "directed", "missing"})
 _BOTH = frozenset({"jitter", "loss"})
+_GRAPH = frozenset({"graph"})
 
 IMPORTERS: dict[str, Importer] = {
     importer.name: importer
@@ -110,22 +114,32 @@ IMPORTERS: dict[str, Importer] = {
             options=frozenset({"missing"}),
             carries=frozenset({"rates"}),
         ),
-        Importer("graphml", "routers and links in GraphML, as in the Topology Zoo", options=frozenset({"missing"})),
+        Importer(
+            "graphml",
+            "routers and links in GraphML, as in the Topology Zoo",
+            options=frozenset({"missing"}),
+            carries=_GRAPH,
+        ),
         Importer(
             "gml",
             "routers and links in GML, as in Shadow's experiments",
             options=frozenset({"missing"}),
-            carries=_BOTH | {"rates"},
+            carries=_BOTH | {"rates"} | _GRAPH,
         ),
-        Importer("rocketfuel", "routers and links with latencies by Rocketfuel", options=frozenset({"missing"})),
+        Importer(
+            "rocketfuel",
+            "routers and links with latencies by Rocketfuel",
+            options=frozenset({"missing"}),
+            carries=_GRAPH,
+        ),
         Importer(
             "mininet",
             "a Topo class of Mininet from a Python file, which is run",
             path="code",
             options=frozenset({"missing", "topo"}),
-            carries=_BOTH,
+            carries=_BOTH | _GRAPH,
         ),
-        Importer("miniedit", "a file of MiniEdit", options=frozenset({"missing"}), carries=_BOTH),
+        Importer("miniedit", "a file of MiniEdit", options=frozenset({"missing"}), carries=_BOTH | _GRAPH),
     )
 }
 
@@ -149,5 +163,7 @@ class TopoReference(NamedTuple):
 
 
 def carried_by(kind: str) -> frozenset[str]:
-    """Return what data of an underlay's kind can have besides delays; nothing if it is generated."""
+    """Return what data of an underlay's kind can have besides delays; of generated ones, only graphs have more."""
+    if kind in GRAPHS:
+        return _GRAPH
     return IMPORTERS[kind].carries if kind in IMPORTERS else frozenset()
