@@ -111,14 +111,16 @@ def _program(facts: Facts, program: Program) -> Finding:
 
 
 def probe_java(facts: Facts) -> Finding:
-    """Check the version of Java, which Spark needs."""
-    purpose = "Spark, which computes the tables of large runs and distributes sweeps"
+    """Check the version of Java, which Spark needs; without any, one process analyses a run."""
+    purpose = "Spark, which computes the tables of runs and distributes sweeps"
     if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
         return Finding("java", "ok", f"version {facts.java_major}", purpose)
-    found = (
-        "not installed" if facts.java_major is None else f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
-    )
-    return Finding("java", "problem", found, purpose, _installation("run"), _installer("run", facts))
+    mend, fix = _installation("run"), _installer("run", facts)
+    if facts.java_major is None:
+        found = "not installed, so one process computes the tables, and sweeps need --master here"
+        return Finding("java", "note", found, purpose, mend, fix)
+    found = f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
+    return Finding("java", "problem", found, purpose, mend, fix)
 
 
 def _installation(group: str) -> str:

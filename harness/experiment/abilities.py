@@ -42,11 +42,19 @@ DEMANDS: tuple[Demand, ...] = (
         "shape",
         refused=True,
     ),
-    Demand(tuple(f"underlay.{key}" for key in ("rate_mbit", "up_mbit", "down_mbit")), "rate", refused=True),
+    Demand(
+        tuple(f"underlay.{key}" for key in ("rate_mbit", "up_mbit", "down_mbit", "link_rate_mbit")),
+        "rate",
+        refused=True,
+    ),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms"), "shape"),
     Demand(("underlay.jitter", "underlay.jitter_correlation_ms"), "shape"),
     Demand(
-        tuple(f"underlay.{key}" for key in ("queue_ms", "queue_bytes", "links.queue_ms", "links.queue_bytes")), "queue"
+        tuple(
+            f"underlay.{key}"
+            for key in ("queue_ms", "queue_bytes", "link_queue_ms", "links.queue_ms", "links.queue_bytes")
+        ),
+        "queue",
     ),
     Demand(("peer.send_queue_bytes", "peer.metrics", "supervision"), "processes"),
     Demand(("prometheus.enabled", "prometheus.scrape_interval_s"), "processes"),

@@ -51,14 +51,14 @@ use, such as `[flood]` under a protocol whose messages travel along its topics' 
 that define protocols ([protocol-contract.md](protocol-contract.md#a-protocol-outside-the-repository)). `--plugin FILE`
 does the same for a command. The section of such a protocol is then a section like the others.
 
-An experiment file is code: `plugins` names modules, which `check`, `plan`, `run` and `sweep` import, and `peer.command`
-names a program, which the run starts, as the user who started the command. Use only files that you trust
-([limitations.md](limitations.md), "Rights").
+An experiment file is code: `plugins` names modules, which `check`, `plan`, `run` and `sweep` import, `underlay.topo`
+names a Python file, which `plan`, `run` and `sweep` run, and `peer.command` names a program, which the run starts, as
+the user who started the command. Use only files that you trust ([limitations.md](limitations.md), "Rights").
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts;
-`testbed = "remote"` needs `inventory`, and no other testbed allows it; with it `time_dilation` must be 1; the kind
-`matrix` needs `path`, and of the other kinds only `wondernetwork` allows it; `expected_final_state = "running"` needs a
-`command`. Numbers are finite.
+`testbed = "remote"` needs `inventory`, and no other testbed allows it; with it `time_dilation` must be 1; the kinds
+that read a file need `path` (`wondernetwork` has a default, `mininet` needs `topo` instead), and no others allow it;
+`expected_final_state = "running"` needs a `command`. Numbers are finite.
 """
 
 _TESTBEDS = """\

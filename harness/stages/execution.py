@@ -22,6 +22,7 @@ from harness.planning import read_plan
 from harness.planning.plan import Plan
 from harness.progress import step
 from harness.stages import manifest
+from harness.stages.prepared import await_stopped
 from harness.stages.prometheus import (
     Prometheus,
     ScrapeWindow,
@@ -299,6 +300,7 @@ def run_planned(run_dir: Path) -> Manifest:
             run.deploy(deployment)
             if isinstance(testbed, Connected):
                 testbed.connect(deployment)
+            await_stopped()
         if isinstance(testbed, Probing):
             with phase_log.phase("probe_before"):
                 testbed.probe("before")

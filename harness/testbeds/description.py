@@ -35,7 +35,7 @@ Ability = Literal[
 ABILITIES: dict[Ability, str] = {
     "shape": "delays and drops packets as the underlay asks",
     "jitter": "varies the delay of a pair over time",
-    "rate": "limits the rates of access links",
+    "rate": "limits the rates of links",
     "queue": "drops packets at full access links",
     "capture": "captures packets",
     "opaque": "does not say how late each packet was: the captures are judged alone",

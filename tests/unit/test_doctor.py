@@ -91,6 +91,15 @@ def test_a_flaw_is_found_and_explained(subject: str, flaw: dict[str, object], le
     assert can_run(findings) == (level != "problem")
 
 
+def test_without_java_a_run_is_possible() -> None:
+    (finding,) = [
+        finding for finding in probes.examine(msgspec.structs.replace(GOOD, java_major=None)) if finding.level != "ok"
+    ]
+    assert (finding.subject, finding.level) == ("java", "note")
+    assert "one process computes the tables" in finding.found
+    assert finding.mend
+
+
 def test_without_namespaces_nothing_is_said_of_devices_that_could_not_be_tried() -> None:
     """As for root in a container with Docker's default capabilities."""
     refused = Trial(False, "unshare: unshare failed: Operation not permitted")

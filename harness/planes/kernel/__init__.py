@@ -27,8 +27,8 @@ PLANE = Description(
     can=frozenset({"shape", "capture", "opaque"}),
     cannot={
         "jitter": 'plane = "kernel" has constant delays: netem draws jitter per packet, which no check could judge',
-        "rate": 'plane = "kernel" has no access rates',
-        "queue": 'plane = "kernel" has no access rates, so it has no queues',
+        "rate": 'plane = "kernel" has no rates of links',
+        "queue": 'plane = "kernel" has no rates of links, so it has no queues',
         "faults": 'plane = "kernel" does not change its network during a run',
     },
     needs=(

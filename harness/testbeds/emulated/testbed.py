@@ -289,6 +289,11 @@ def _plane_counters(final: FinalCounters) -> dict[str, int]:
         "plane_realtime": int(final.realtime),
         **{f"plane_drops_{cause}": frames for cause, frames in counters.drops.items()},
         **{f"plane_lateness_ns_{name}": value for name, value in final.lateness_ns.items()},
+        **{
+            f"plane_link_{each.link}_{name}": getattr(each, name)
+            for each in final.bottlenecks
+            for name in ("frames", "frame_bytes", "drops")
+        },
     }
 
 
