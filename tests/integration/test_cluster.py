@@ -72,6 +72,40 @@ shares.write_share = dying  # of tasks: the pipeline has its own name for the dr
 tables.build(Path(sys.argv[1]), sys.argv[2])
 """
 
+KILL_WORKER = """
+import os, signal, sys
+from pathlib import Path
+
+del os.environ["PYTHONPATH"]  # known to the driver alone: the code reaches executors as a zip or not at all
+from metrics import tables
+from metrics.pcap import tasks
+from metrics.tables import logs, shares
+
+notes = Path(sys.argv[3])
+shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
+write = shares.write_share
+
+def parent_of(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+def killing(rows, targets, share):
+    # The first task of the hops kills its executor and the worker that would start another one.
+    if "hops" in targets and share.number == 0 and not (notes / "killed").exists():
+        daemon = os.getppid()
+        executor = parent_of(daemon)
+        worker = parent_of(executor)
+        names = [Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\\0", b" ") for each in (executor, worker)]
+        (notes / "killed").write_bytes(b"\\n".join(names))
+        os.kill(worker, signal.SIGKILL)
+        os.kill(executor, signal.SIGKILL)
+        signal.pause()
+    write(rows, targets, share)
+    (notes / f"done-{min(targets)}-{share.number}-{os.getppid()}").touch()
+
+shares.write_share = killing  # of tasks: the pipeline has its own name for the driver
+print(tables.build(Path(sys.argv[1]), sys.argv[2]))
+"""
+
 
 def rows(run_dir: Path, name: str) -> list[str]:
     table = pq.read_table(run_dir / "tables" / f"{name}.parquet")
@@ -166,4 +200,20 @@ def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
 def test_cluster_standalone_with_two_workers_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     run_dir = copy_of(local, tmp_path / "run")
     run_on_cluster(tmp_path, [sys.executable, "-c", BUILD, str(run_dir), MASTER])
+    assert_equal(local, run_dir)
+
+
+@pytest.mark.root
+@pytest.mark.long
+def test_cluster_that_loses_a_worker_in_the_middle_of_a_job_gives_the_rows_of_local(
+    local: Path, tmp_path: Path
+) -> None:
+    run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
+    notes.mkdir()
+    said = run_on_cluster(tmp_path, [sys.executable, "-c", KILL_WORKER, str(run_dir), MASTER, str(notes)])
+    assert said.splitlines()[-1].startswith(f"by Spark at {MASTER}, 2 cores"), "both workers were there at first"
+    executor, worker = (notes / "killed").read_text().splitlines()
+    assert "CoarseGrainedExecutorBackend" in executor and "deploy.worker.Worker" in worker
+    later = {path.name.rpartition("-")[2] for path in notes.glob("done-deliveries-*")}
+    assert len(later) == 1, "one executor is left"
     assert_equal(local, run_dir)

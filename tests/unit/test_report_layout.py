@@ -34,6 +34,7 @@ from metrics.totals import Totals
 from tests.examples import examples, long_unless
 from tests.fabricated_totals import make_totals
 from tests.figure_layout import faults
+from tests.grouped_tables import grouped
 
 SECOND = 1_000_000_000
 ZERO_NS = 50 * SECOND
@@ -143,6 +144,7 @@ class Large:
         return self._tables.get(name)
 
     honest = last = table
+    grouped = grouped
 
     @property
     def totals(self) -> Totals:
