@@ -1,6 +1,6 @@
 """The checks: pure functions from facts to findings."""
 
-from harness.doctor.facts import NEEDED, Facts
+from harness.doctor.facts import NEEDED, OPTIONAL, Facts
 from harness.doctor.findings import Finding, Level
 from harness.doctor.programs import SETUP, Program, read_programs
 from harness.planes.description import Device
@@ -69,13 +69,15 @@ def probe_devices(facts: Facts) -> list[Finding]:
     if not facts.namespaces.worked:
         return []
     findings = [_device(facts, device) for device in NEEDED.values()]
-    netem = facts.devices["netem"]
-    if netem.worked:
-        findings.append(Finding("netem", "ok", "the kernel has it", "a kernel data plane is possible"))
-    else:
-        text = "only the userspace data plane is possible, which is the default"
-        findings.append(Finding("netem", "note", f"absent: {netem.error}", text))
-    return findings
+    return findings + [_optional(facts, plane, device) for plane, device in OPTIONAL.values()]
+
+
+def _optional(facts: Facts, plane: str, device: Device) -> Finding:
+    tried = facts.devices[device.name]
+    if tried.worked:
+        return Finding(device.name, "ok", "the kernel has it", device.purpose)
+    meaning = f'{device.purpose}; needed for plane = "{plane}" only'
+    return Finding(device.name, "note", f"absent: {tried.error}", meaning, device.mend)
 
 
 def _device(facts: Facts, device: Device) -> Finding:

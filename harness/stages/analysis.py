@@ -29,6 +29,7 @@ from metrics.executors.cluster import (
     check_master,
     is_connect,
     parse_memory,
+    parse_setting,
 )
 from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
@@ -69,6 +70,13 @@ def add_master_arguments(parser: argparse.ArgumentParser) -> None:
         help="Python on the machines of a cluster, with NumPy, pyarrow and msgspec (default: $PYSPARK_PYTHON, or the "
         "path of Trellis's own)",
     )
+    parser.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of Spark on a cluster, such as spark.eventLog.enabled=true; may be given several times",
+    )
 
 
 def master_option(text: str) -> str:
@@ -91,11 +99,17 @@ def executor_options(arguments: argparse.Namespace) -> ExecutorOptions:
         memory = None if arguments.executor_memory is None else parse_memory(arguments.executor_memory)
     except ValueError as error:
         raise ExperimentError("--executor-memory", str(error)) from None
-    options = ExecutorOptions(memory, arguments.executor_cores, arguments.executor_python)
+    for setting in arguments.conf:
+        try:
+            parse_setting(setting)
+        except ValueError as error:
+            raise ExperimentError("--conf", str(error)) from None
+    given = memory, arguments.executor_cores, arguments.executor_python, tuple(arguments.conf)
+    options = ExecutorOptions(*given)
     if options != DEFAULTS and shares_files(arguments.master):
-        raise ExperimentError("--executor-*", "these are options of a cluster: name one with --master")
+        raise ExperimentError("--executor-*, --conf", "these are options of a cluster: name one with --master")
     if options != DEFAULTS and is_connect(arguments.master):
-        raise ExperimentError("--executor-*", "the executors of a Spark Connect server are the server's own")
+        raise ExperimentError("--executor-*, --conf", "the executors of a Spark Connect server are the server's own")
     return options
 
 

@@ -45,7 +45,7 @@ from harness.testbeds.base import (
     Setting,
     Testbed,
 )
-from harness.testbeds.registry import TESTBEDS
+from harness.testbeds.registry import TESTBEDS, find_testbed
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
 from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, SAMPLES_FILE, agent_log, exits_file
@@ -72,7 +72,7 @@ class Execution:
         planned = read_plan(run_dir)
         self.plan = planned.plan
         self.changes = planned.changes
-        self.description = TESTBEDS[self.plan.experiment.testbed]
+        self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
         self.phase_log = manifest.PhaseLog(self.clock)

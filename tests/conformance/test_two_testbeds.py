@@ -23,6 +23,7 @@ import pytest
 from peer.core.frames import Data
 from tests.captured_frames import received_frames
 from tests.e2e.run_experiment import IN_PROCESS, await_recorded, finish, speaks_of_load, start
+from tests.examples import long_unless
 
 pytestmark = pytest.mark.root
 
@@ -155,9 +156,7 @@ def begin(folder: Path, testbed: str, name: str) -> subprocess.Popen[str]:
     return process
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=() if name in USUAL else pytest.mark.long) for name in RUNS]
-)
+@pytest.fixture(scope="module", params=long_unless(USUAL, RUNS))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the runs of a protocol are, with their experiment."""
     folder = tmp_path_factory.mktemp(request.param)

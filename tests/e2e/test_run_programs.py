@@ -81,6 +81,7 @@ def test_programs_come_and_go_under_their_names(tmp_path: Path) -> None:
         assert len(said) == (4 if node in (1, 2) else 2)
 
 
+@pytest.mark.long
 def test_a_program_in_c_says_no_more_than_it_must(tmp_path: Path) -> None:
     headline = check(run(tmp_path, ["tcc", "-run", str(EXAMPLES / "flood.c")], []))
     assert headline["delivery_ratio"] == 1

@@ -49,7 +49,7 @@ FLAWS = {
     "veth": ({"devices": {**GOOD.devices, "veth": FAILED}}, "problem"),
     "bridge": ({"devices": {**GOOD.devices, "bridge": FAILED}}, "problem"),
     "tun": ({"devices": {**GOOD.devices, "tun": FAILED}}, "problem"),
-    "netem": ({"devices": {**GOOD.devices, "netem": FAILED}}, "note"),
+    **{name: ({"devices": {**GOOD.devices, name: FAILED}}, "note") for name in facts.OPTIONAL},
     "mnexec": ({"programs": {**GOOD.programs, "mnexec": None}}, "problem"),
     "prometheus": ({"programs": {**GOOD.programs, "prometheus": None}}, "problem"),
     "wirefilter": ({"programs": {**GOOD.programs, "wirefilter": None}}, "note"),
@@ -87,7 +87,7 @@ def test_a_flaw_is_found_and_explained(subject: str, flaw: dict[str, object], le
     assert (finding.subject, finding.level) == (subject, level)
     assert finding.found
     assert finding.meaning
-    assert finding.mend or subject in ("netem", "pressure (PSI)")
+    assert finding.mend or subject == "pressure (PSI)"
     assert can_run(findings) == (level != "problem")
 
 

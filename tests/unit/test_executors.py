@@ -140,7 +140,7 @@ def test_captures_are_read_by_all_workers(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("metrics.pcap.tasks.PARTITION_BYTES", 1)
     executor = Counting(3)
     captures = list_captures(run_dir / "capture").captures
-    wire.stage_captures(executor, captures, Reading(("packets",)), {"packets": tmp_path / "packets"})
+    wire.write_packets(executor, captures, Reading(("packets",)), tmp_path / "packets")
     assert len(executor.items) == 3
 
 
