@@ -38,12 +38,11 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(tuple(f"faults.{verb}" for verb in VERBS if verb != "pause"), "faults", refused=True),
     Demand(("faults.pause",), "pause", refused=True),
     Demand(
-        tuple(
-            f"underlay.{key}" for key in ("loss_ratio", "rate_mbit", "up_mbit", "down_mbit", "link_rate_mbit", "links")
-        ),
+        tuple(f"underlay.{key}" for key in ("loss_ratio", "rate_mbit", "up_mbit", "down_mbit", "links")),
         "shape",
         refused=True,
     ),
+    Demand(("underlay.link_rate_mbit",), "queue", refused=True),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms"), "shape"),
     Demand(("underlay.jitter", "underlay.jitter_correlation_ms"), "shape"),
     Demand(

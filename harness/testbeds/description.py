@@ -31,7 +31,7 @@ Ability = Literal[
 
 ABILITIES: dict[Ability, str] = {
     "shape": "delays and drops packets as the underlay asks",
-    "queue": "drops packets at full access links",
+    "queue": "drops packets at full queues, and has queues at links of a graph",
     "capture": "captures packets",
     "probe": "measures the round trips between its hosts before, during and after the workload",
     "certify": "records how exactly its network is what was asked for, and the load of its machine, for the verdict",

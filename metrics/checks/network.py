@@ -93,7 +93,7 @@ for _phase in PHASES:
             """Fails if, with each pair's limit = max(``verdict.rtt_error_pXX_ms``, ``rtt_error_pXX_ratio`` x its asked
             RTT), more probes are beyond the limit than the percentile XX allows, before, during or after the workload.
             Of errors under jitter only what exceeds {0} counts. During the workload, a probe may take longer by the
-            lengths of the queues of access links with a rate, and only probes of pairs whose own packets were late,
+            lengths of the queues of links with a rate, and only probes of pairs whose own packets were late,
             lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has the raw
             milliseconds.
 

@@ -6,13 +6,16 @@ from pathlib import Path
 import igraph
 import pyarrow.parquet as pq
 import pytest
+from msgspec.structs import replace
 
+from harness.errors import ExperimentError
 from harness.experiment.loader import load_experiment
-from harness.planning import make_plan, write_plan
+from harness.planning import make_plan, remarks_on, write_plan
 from harness.stages.simulation import simulate_planned
 from metrics.analysis import analyse
 from metrics.rundir import RunDir
 from peer.core.frames import Data
+from topologies.link_graph import limit_links
 
 GML = """graph [
   directed 0
@@ -78,6 +81,18 @@ def test_links_carry_the_copies_that_cross_them(run_dir: Path) -> None:
         copies = [count for (other, _), count in crossed.items() if other == link]
         assert (row["copies"], row["messages"], row["copies_max"]) == (sum(copies), len(copies), max(copies, default=0))
         assert row["packets"] is None
+
+
+def test_the_simulator_refuses_rates_of_links_and_remarks_on_those_of_data(run_dir: Path) -> None:
+    file = run_dir.parent / "x.toml"
+    with pytest.raises(ExperimentError, match="link_rate_mbit.*its queues drop nothing"):
+        load_experiment(file, ["underlay.link_rate_mbit=2"])
+    planned = make_plan(load_experiment(file), file)
+    assert not [text for text in remarks_on(planned) if "links of the graph" in text]
+    assert planned.underlay.graph is not None
+    limited = replace(planned.underlay, graph=limit_links(planned.underlay.graph, 2.0, 20.0))
+    [remark] = [text for text in remarks_on(replace(planned, underlay=limited)) if "links of the graph" in text]
+    assert remark.startswith('the rates of 6 links of the graph have no effect with testbed = "simulated"')
 
 
 def test_the_report_shows_the_links(run_dir: Path) -> None:
