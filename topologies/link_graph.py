@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Annotated, NamedTuple
@@ -18,12 +19,16 @@ _Number = Annotated[int, Meta(ge=0)]
 
 
 class Router(Struct, frozen=True, omit_defaults=True):
-    """A node of a graph. Position in degrees; None = not known."""
+    """A node of a graph. Position in degrees; None = not known.
+
+    ``forwards`` is false for a host with links of its own: paths begin and end there, but none leads through it.
+    """
 
     name: Name
     country: Name = ""
     latitude: Annotated[float, Meta(ge=-90, le=90)] | None = None
     longitude: Annotated[float, Meta(ge=-180, le=180)] | None = None
+    forwards: bool = True
 
 
 class GraphLink(Struct, frozen=True, omit_defaults=True):
@@ -54,7 +59,8 @@ class LinkGraph(Struct, frozen=True):
     """Routers and links, each numbered by its index. Two routers may have several links in the same direction.
 
     The path between two routers is the one with the least cost (the sum of its links' costs), of these the one with the
-    fewest links, and of these the one whose links have the lowest numbers, compared from the destination back.
+    fewest links, and of these the one whose links have the lowest numbers, compared from the destination back. No path
+    leads through a router that does not forward.
     """
 
     routers: tuple[Router, ...]
@@ -116,6 +122,8 @@ class Paths:
             reached[router] = True
             order.append(router)
             last[router] = number
+            if not (router == source or self._graph.routers[router].forwards):
+                continue
             for leaving in self._leaving[router]:
                 if not reached[end := self._graph.links[leaving].destination]:
                     heappush(waiting, (cost + self._costs[leaving], links + 1, leaving, end))
@@ -137,6 +145,15 @@ class Paths:
             links.append(number)
             destination = self._graph.links[number].source
         return tuple(reversed(links))
+
+
+def describe_graph(graph: LinkGraph) -> str:
+    """Return in a sentence how many routers and links a graph has, and what paths go by."""
+    pairs = Counter((link.source, link.destination) for link in graph.links)
+    parallel = len(graph.links) - len(pairs)
+    by = "cost" if any(link.cost is not None for link in graph.links) else "delay"
+    text = f"{len(graph.routers)} routers, {len(graph.links)} links (each direction counts), paths by {by}"
+    return f"{text}; {parallel} links are parallel to others, and paths take the cheapest" if parallel else text
 
 
 def limit_links(graph: LinkGraph, rate_mbit: float, queue_ms: float) -> LinkGraph:

@@ -46,7 +46,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.planning import remarks_on
     from harness.planning.faults import describe_faults
     from harness.planning.links import describe_links
-    from harness.testbeds.registry import find_lack
+    from harness.testbeds.registry import find_lack, find_testbed
     from peer.core.schedule import Publish
 
     plan = planned.plan
@@ -68,6 +68,8 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"rtt          {_describe_rtts(planned.underlay)}"
         yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)
+    if find_testbed(plan.experiment.testbed).plane is not None:
+        yield f"data plane   {plan.experiment.plane}"
     yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""
     yield "# prediction"
@@ -119,11 +121,14 @@ def _toml(value: object) -> str:
 
 
 def _describe_data(planned: PlannedRun) -> Iterator[str]:
-    """Yield what is in measured latencies, and where they come from."""
+    """Yield what a generated graph is, or what is in measured latencies and where they come from."""
     from harness.terminal import printable
+    from topologies.link_graph import describe_graph
     from topologies.statistics import describe_delays
 
     if planned.plan.provenance is None:
+        if (graph := planned.underlay.graph) is not None:
+            yield f"graph        {describe_graph(graph)}"
         return
     described = describe_delays([host.name for host in planned.underlay.hosts], planned.underlay.delay_ms)
     yield from (f"{name:<12} {printable(described[name])}" for name in ("tails", "asymmetry", "detours"))

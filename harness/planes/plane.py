@@ -22,6 +22,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from harness.errors import TestbedError
 from topologies import timeline
 from topologies.network import Link, Network
 
@@ -41,6 +42,16 @@ class Port(Struct, frozen=True):
     prefix: int = 16
     device: str = "wan0"
     mtu: int = 1500
+
+
+def check_ports(ports: Sequence[Port], size: int) -> None:
+    """Check that there is one port per host, in order.
+
+    Raises:
+        TestbedError: there is not.
+    """
+    if [port.host for port in ports] != list(range(size)):
+        raise TestbedError("attach the hosts", f"expected one port for each of {size} hosts, in order")
 
 
 class Counters(Struct, frozen=True):
