@@ -403,7 +403,7 @@ def test_behind_a_queue_that_packets_reach_with_jitter_a_sound_plane_has_no_erro
     assert isinstance(found.rated, Timed) and isinstance(found.queues, Outcome)
     assert (found.rated.arrived, found.rated.errors.samples, found.rated.errors.max) == (arrived, arrived, 0.0)
     assert (found.queues.failed, found.queues.tested, found.queues.total) == (0, 400, 400)
-    assert found.jittered == found.jitter == Absent("every packet with jitter passes an access link with a rate")
+    assert found.jittered == found.jitter == Absent("every packet with jitter passes a link with a rate")
     if loss_ratio:
         assert isinstance(found.losses, Losses)
         assert found.losses.lost < wire.bench.drops["loss"] + 1
