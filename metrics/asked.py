@@ -31,6 +31,9 @@ ASKED: Final = ("delay_ms", "jitter_ms", "loss_ratio")
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
+_INNER_QUEUES: Final = "inner_queues_ms"
+"""What is staged of every directed pair of nodes, too, if the network has bottlenecks."""
+
 _ACCESS: Final = "access"
 """What is staged of every node: the arrays of ``Access``."""
 
@@ -39,6 +42,8 @@ _MS: Final = 1e6
 
 def stage_asked(run: RunDir, pairs: Place) -> None:
     """Write what was asked into a new folder: a matrix for each of ``ASKED``, NaN for numbers that no node has.
+
+    If the network has bottlenecks, there is one of the lengths of their queues, too.
 
     Beside the matrices are the rates and queues of the nodes' access links, and the changes that faults make.
     """
@@ -55,8 +60,10 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
     if changes := changes_of_nodes(run):
         with whole(pairs / CHANGES_FILE) as attempt:
             attempt.write_bytes(encode_changes(changes))
-    for name in ASKED:
-        matrix = getattr(network.asked_of_pairs(), name)
+    matrices = network.asked_of_pairs()._asdict()
+    if network.bottlenecks:
+        matrices[_INNER_QUEUES] = network.inner_queues_ms
+    for name, matrix in matrices.items():
         with whole(pairs / f"{name}.npy") as attempt:
             asked = open_memmap(attempt, "w+", np.float64, (size, size))
             for node in range(size):
@@ -86,7 +93,7 @@ def find_asked(pairs: Place, name: str, source: Column, destination: Column, at_
 
 
 def find_queues(pairs: Place, source: Column, destination: Column, at_ns: Column) -> Floats:
-    """Return how long (ms) access links may hold a packet between two nodes, (n,).
+    """Return how long (ms) access links and bottlenecks may hold a packet between two nodes, (n,).
 
     A node without a number holds none. A link that a fault limits counts from ``GRACE_NS`` before that.
 
@@ -98,10 +105,17 @@ def find_queues(pairs: Place, source: Column, destination: Column, at_ns: Column
     """
     access, ends, entered_ns = Access.staged(pairs), (_numbers(source), _numbers(destination)), _numbers(at_ns)
     limited = access.changes.meet(*ends, entered_ns, entered_ns + GRACE_NS, which="access")
+    inner_ms: Floats = np.zeros(len(entered_ns))
+    if (pairs / f"{_INNER_QUEUES}.npy").exists():
+        found = find_asked(pairs, _INNER_QUEUES, source, destination)
+        inner_ms = found.fill_null(0.0).to_numpy()
     return np.asarray(
         sum(
-            np.where(limited | (access.rate_mbit[side][nodes] > 0), access.queue_ms[side][nodes], 0.0)
-            for side, nodes in zip((UP, DOWN), ends, strict=True)
+            (
+                np.where(limited | (access.rate_mbit[side][nodes] > 0), access.queue_ms[side][nodes], 0.0)
+                for side, nodes in zip((UP, DOWN), ends, strict=True)
+            ),
+            inner_ms,
         )
     )
 
@@ -150,7 +164,7 @@ class RoundTrips(NamedTuple):
 
     Attributes:
         loss_ratio: the probability that a round trip loses a packet, 0..1.
-        queue_ms: the longest that access links with a rate may add; 0 where they add nothing.
+        queue_ms: the longest that links with a rate may add; 0 where they add nothing.
     """
 
     loss_ratio: Floats
@@ -161,8 +175,10 @@ class RoundTrips(NamedTuple):
         """Read it from a network; the queues of an idle one are empty."""
         there = network.asked_of_pairs().loss_ratio
         loss_ratio = 1 - (1 - there) * (1 - there.T)
-        queue_ms = np.zeros(network.size) if idle else _queues_ms(network).sum(axis=0)
-        return cls(loss_ratio, queue_ms[:, None] + queue_ms[None, :])
+        if idle:
+            return cls(loss_ratio, np.zeros((network.size, network.size)))
+        inner_ms, queue_ms = network.inner_queues_ms, _queues_ms(network).sum(axis=0)
+        return cls(loss_ratio, queue_ms[:, None] + queue_ms[None, :] + inner_ms + inner_ms.T)
 
     def of_pairs(self, probes: pa.Table) -> tuple[Floats, Floats]:
         """Return (m,) values of each matrix for the pairs of probes; 0 for hosts that it does not have."""

@@ -6,8 +6,10 @@ from math import ceil, log
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
 from harness.planning.plan import PlannedRun
+from harness.testbeds.registry import find_lack
 from metrics.degenerate import find_degeneracies
 from peer.protocols.registry import PROTOCOLS
+from topologies.bottlenecks import Bottlenecks
 
 
 def remarks_on(planned: PlannedRun) -> Iterator[str]:
@@ -16,6 +18,14 @@ def remarks_on(planned: PlannedRun) -> Iterator[str]:
     yield from ignored_keys(experiment)
     yield from find_degeneracies(resolve(experiment), planned.plan.prediction.links_per_node)
     yield from _forgotten_messages(planned)
+    yield from _unused_rates(planned)
+
+
+def _unused_rates(planned: PlannedRun) -> Iterator[str]:
+    """Yield a sentence if links of the data's graph have rates, and the testbed has no queues for them."""
+    testbed, links = planned.plan.experiment.testbed, len(Bottlenecks.of(planned.underlay))
+    if links and (reason := find_lack(testbed, "queue")) is not None:
+        yield f'the rates of {links:,} links of the graph have no effect with testbed = "{testbed}": {reason}'
 
 
 def _forgotten_messages(planned: PlannedRun) -> Iterator[str]:

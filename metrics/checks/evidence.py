@@ -120,7 +120,7 @@ class Losses(Struct, frozen=True):
 
 
 class WrongLinks(Struct, frozen=True):
-    """Access links, each up or down, whose packets fail more often than chance and single late packets explain."""
+    """Links with a rate whose packets fail more often than chance and single late packets explain."""
 
     links: int = 0
     worst: str = ""  # the one with the largest share, for people
@@ -146,17 +146,16 @@ class Timed(Struct, frozen=True):
 class Transits(Struct, frozen=True):
     """Packets in the judged span, from the data plane's read at the source to its write at the destination.
 
-    An error is |delay - delay asked for|. Under jitter, the delay asked for is that drawn for the instant. With access
-    rates, it contains what their queues add (``metrics.tables.transits``). The p99 of fewer than 100 errors is the
-    second largest.
+    An error is |delay - delay asked for|. Under jitter, the delay asked for is that drawn for the instant. With rates,
+    it contains what queues add (``metrics.tables.transits``). The p99 of fewer than 100 errors is the second largest.
     """
 
     sent: int  # packets between hosts of the run that left early enough to arrive in the span
     steady: Timed | Absent  # packets of pairs without jitter
     jittered: Timed | Absent  # of pairs with it
-    rated: Timed | Absent  # packets through an access link with a rate
+    rated: Timed | Absent  # packets through a link with a rate
     limit_ms: float  # ``verdict.wire_error_p99_ms``
-    plain_sent: int  # packets of pairs without loss, between hosts without access rate
+    plain_sent: int  # packets of pairs without loss, through no link with a rate
     plain_lost: int  # those of them that did not arrive
     invented: int  # packets that arrived and never left
     losses: Losses | Absent

@@ -93,7 +93,7 @@ for _phase in PHASES:
             """Fails if, with each pair's limit = max(``verdict.rtt_error_pXX_ms``, ``rtt_error_pXX_ratio`` x its asked
             RTT), more probes are beyond the limit than the percentile XX allows, before, during or after the workload.
             Of errors under jitter only what exceeds {0} counts. During the workload, a probe may take longer by the
-            lengths of the queues of access links with a rate, and only probes of pairs whose own packets were late,
+            lengths of the queues of links with a rate, and only probes of pairs whose own packets were late,
             lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has the raw
             milliseconds.
 
@@ -216,7 +216,7 @@ def _join(one: Judgement, other: Judgement) -> Judgement:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 @also_degraded
 def wire_delay(transits: Transits) -> Judgement | Absent:
-    """Fails if more than 1 % of the packets without jitter, between hosts without access rate, took over
+    """Fails if more than 1 % of the packets without jitter, through no link with a rate, took over
     ``verdict.wire_error_p99_ms`` more or less than the delay asked for. Of fewer than 100 packets one may.
 
     Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile. Packets
@@ -244,9 +244,10 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 @also_degraded
 def access_rate(transits: Transits) -> Judgement | Absent:
-    """Fails if the same is true of packets through an access link with a rate. Their delay asked for has what the link
-    adds: its queue is replayed from the instants at which packets entered it, at the rates that held then. It fails,
-    too, if of at least 100 packets through a single link, up or down, more than 5 % are beyond the limit.
+    """Fails if the same is true of packets through links with a rate: access links, and links of a graph. Their delay
+    asked for has what the links add: their queues are replayed from the instants at which packets entered them, at the
+    rates that held then. It fails, too, if of at least 100 packets through a single link, in one direction, more than
+    5 % are beyond the limit.
 
     A rate is asked for like a delay, and a host of 246 has less than 1 % of the packets.
 
@@ -256,10 +257,10 @@ def access_rate(transits: Transits) -> Judgement | Absent:
 
 
 def _with_links(found: Judgement | Absent, wrong: WrongLinks) -> Judgement | Absent:
-    """Fail a judgement of all packets, too, if single access links are wrong."""
+    """Fail a judgement of all packets, too, if single links are wrong."""
     if isinstance(found, Absent) or not wrong.links:
         return found
-    detail = f"{found.detail}; {wrong.links:,} access links are wrong, first {wrong.worst}".removeprefix("; ")
+    detail = f"{found.detail}; {wrong.links:,} links are wrong, first {wrong.worst}".removeprefix("; ")
     return replace(found, failed=found.failed + wrong.links, detail=detail)
 
 
@@ -277,7 +278,7 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 def access_queue(transits: Transits) -> Judgement | Absent:
     """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
     although it was full. It fails, too, if this is true of more than 1 % of at least 100 packets through a single link,
-    up or down.
+    in one direction.
 
     The length of a queue is asked for, too. Its state before the capture is not known.
     """
@@ -300,7 +301,7 @@ def packets_arrive(transits: Transits) -> Judgement | Absent:
     """
     wrong, tested = transits.plain_lost + transits.invented, transits.plain_sent
     if not tested and transits.sent and not transits.invented:
-        return Absent("packets may be lost on every way that was used: loss or access rates were asked for")
+        return Absent("packets may be lost on every way that was used: loss or rates were asked for")
     detail = f"{transits.plain_lost:,} of {tested:,} packets did not arrive, {transits.invented:,} never left"
     ratio = transits.plain_lost / max(tested, 1) + transits.invented / max(transits.sent, 1)
     return Judgement(tested, wrong, ratio, PACKETS_LOST, detail if wrong else "")

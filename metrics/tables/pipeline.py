@@ -40,6 +40,8 @@ from metrics.tables import (
     link_tasks,
     overhead,
 )
+from metrics.tables.bottleneck_replay import replay_bottlenecks
+from metrics.tables.bottlenecks import Crossed
 from metrics.tables.completeness import Completeness, weigh_streams
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
@@ -175,6 +177,7 @@ class Pipeline:
         """What became of each packet between two hosts, if there is a capture."""
         run, folder = self._run, self._staging / "transits"
         self.transits: Transits | Absent | None = None
+        self._queues: pa.Table | None = None
         if run.captures and not run.manifest.has_ability("shape"):
             self.transits = Absent("nothing was asked of the network between the machines")
         elif run.network.jitter_ms and not run.network.jitter_correlation_ms:
@@ -186,10 +189,13 @@ class Pipeline:
         hosts = {place.node: place.host for place in run.plan.placement}
         jitter = Jitter(run.plan.seed, run.network.jitter_correlation_ms, run.manifest.zero_ns)
         crossings = self._staging / "wire" / "crossings"
-        sources = TransitSources(crossings, self._pairs, nodes, hosts, jitter, self._buckets)
-        self._write(partial(build_transits, sources), "transits")
+        crossed = Crossed(run.network.bottlenecks, hosts)
+        sources = TransitSources(crossings, self._pairs, nodes, hosts, jitter, self._buckets, crossed)
+        self._write(partial(build_transits, sources), "transits", *(["through"] if crossed else []))
+        if crossed:
+            self._queues = replay_bottlenecks(self._executor, sources, self._staging / "through", folder)
         limit_ms = float(run.experiment["verdict"]["wire_error_p99_ms"])
-        rules = TransitRules(self._pairs, run.judged_ns, limit_ms, run.stalls)
+        rules = TransitRules(self._pairs, run.judged_ns, limit_ms, run.stalls, crossed)
         sorted_values = self._staging / "weighed-transits"
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
@@ -280,7 +286,7 @@ class Pipeline:
         if through is None:
             return
         transits = self._staging / "transits" if isinstance(self.transits, Transits) else None
-        sources = LinkSources(transits, self._transmissions, self._buckets)
+        sources = LinkSources(transits, self._transmissions, self._buckets, self._queues)
         self._write_small(UNDERLAY_LINKS, build_underlay_links(self._executor, through, sources))
 
     def _save_groups(self) -> None:

@@ -137,8 +137,9 @@ OPTIONAL: Final = {
         latency_ms_max double, recovered_ms double
     """),
     UNDERLAY_LINKS: _columns_of("""
-        link int, src_router int, dst_router int, src_name string, dst_name string, delay_ms double, packets bigint,
-        wire_bytes bigint, pairs bigint, copies bigint, messages bigint, copies_max bigint
+        link int, src_router int, dst_router int, src_name string, dst_name string, delay_ms double, rate_mbit double,
+        queue_ms double, packets bigint, wire_bytes bigint, pairs bigint, queue_drops bigint, wait_ms_p50 double,
+        wait_ms_p99 double, wait_ms_max double, copies bigint, messages bigint, copies_max bigint
     """),
 }
 """Tables that are written only for runs that have what they are about."""

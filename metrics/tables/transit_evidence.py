@@ -3,6 +3,7 @@
 ``metrics.tables.transits`` says what a transit is.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import sqrt
@@ -23,6 +24,7 @@ from metrics.executors import Executor
 from metrics.pcap.walk import Bools, Ints
 from metrics.stalls import Late, Stalls
 from metrics.storage import Place
+from metrics.tables.bottlenecks import Crossed
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import conform, group_rows, numbers, valid
 from metrics.tables.hop_evidence import spread_runs
@@ -38,7 +40,7 @@ from topologies.model import DOWN, UP
 Floats = npt.NDArray[np.float64]
 
 KINDS: Final = ("steady", "jittered", "rated")
-"""Of packets: of pairs without jitter, with it, and through an access link with a rate."""
+"""Of packets: of pairs without jitter, with it, and through a link with a rate."""
 
 GRACE_NS: Final = 500_000_000
 """A packet that was due so long before the end of the judged span has arrived within it."""
@@ -48,10 +50,10 @@ _LOSSES: Final = schema_of("src_node int, dst_node int, sent bigint, lost bigint
 of them."""
 
 FEWEST_OF_LINK: Final = 100
-"""Packets that an access link must have passed to be judged by itself."""
+"""Packets that a link must have passed to be judged by itself."""
 
 LINK_LATE_RATIO: Final = 0.05
-"""The share of an access link's packets that may be late: of all links together it is one in a hundred."""
+"""The share of a link's packets that may be late: of all links together it is one in a hundred."""
 
 LINK_QUEUE_RATIO: Final = 0.01
 """The share of its packets that may be dropped or kept against its queue."""
@@ -68,13 +70,14 @@ class TransitRules:
     judged_ns: tuple[int, int]
     limit_ms: float  # ``verdict.wire_error_p99_ms``
     stalls: Stalls
+    crossed: Crossed
 
 
 class Counts(NamedTuple):
     """Packets of the judged span; they add up over tasks."""
 
     sent: int
-    plain_sent: int  # of pairs without loss, between hosts without access rate
+    plain_sent: int  # of pairs without loss, through no link with a rate
     plain_lost: int
     invented: int  # arrived, and never left
     steady: int  # arrived, by ``KINDS``
@@ -99,7 +102,7 @@ class _Weighed(NamedTuple):
     found_ms: Moments  # of their delays, less the same
     jitter_ms: Moments  # asked for, of the same packets
     losses: pa.Table  # ``_LOSSES``
-    links: Ints  # (4, 2, n) packets of each node's access link, ``UP`` and ``DOWN``: see ``_by_link``
+    links: Ints  # (4, 2 n + m) packets of each link with a rate: see ``_by_link``
 
 
 def weigh_transits(
@@ -129,11 +132,11 @@ def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
     spreads = {kind: spread_few(SortedRuns(each.runs[kind] for each in weighed), late[kind]) for kind in KINDS}
     expected, variance = (sum(each.expected[which] for each in weighed) for which in (0, 1))
     reasons = {
-        "steady": "every packet has jitter, or passes an access link with a rate",
-        "jittered": "every packet with jitter passes an access link with a rate"
+        "steady": "every packet has jitter, or passes a link with a rate",
+        "jittered": "every packet with jitter passes a link with a rate"
         if counts.rated_jittered
         else "the experiment asks for no jitter",
-        "rated": "no host has an access rate",
+        "rated": "no link has a rate",
     }
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
@@ -146,6 +149,7 @@ def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
         for kind in KINDS
     }
     timed_of, late_of, queued_of, wrong_of = np.sum([each.links for each in weighed], axis=0)
+    name = partial(_name_link, rules.crossed, len(timed_of) - len(rules.crossed.bottlenecks))
     queues: Outcome | Absent = Absent(reasons["rated"])
     if counts.through:
         queues = Outcome(counts.through, counts.wrongly_queued, total=counts.through)
@@ -158,8 +162,8 @@ def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
         losses=judge_losses(counts, expected, variance, pa.concat_tables(each.losses for each in weighed)),
         jitter=_jitter(weighed) if arrived["jittered"] else Absent(reasons["jittered"]),
         queues=queues,
-        wrong_rates=find_links(late_of, timed_of, LINK_LATE_RATIO),
-        wrong_queues=find_links(wrong_of, queued_of, LINK_QUEUE_RATIO),
+        wrong_rates=find_links(late_of, timed_of, LINK_LATE_RATIO, name),
+        wrong_queues=find_links(wrong_of, queued_of, LINK_QUEUE_RATIO, name),
         **timed,
     )
 
@@ -215,20 +219,28 @@ def _losses_by_value(sent: Ints, lost: Ints, asked: Floats) -> tuple[int, int, s
     return len(found), len(wrong), text
 
 
-def find_links(failed: Ints, tested: Ints, share: float) -> WrongLinks:
-    """Find the access links of which more than a share of the packets failed.
+def find_links(failed: Ints, tested: Ints, share: float, name: Callable[[int], str]) -> WrongLinks:
+    """Find the links of which more than a share of the packets failed.
 
     Args:
-        failed: (2, n) packets by node, ``UP`` and ``DOWN``.
-        tested: (2, n) of so many; links with fewer than ``FEWEST_OF_LINK`` are not judged.
+        failed: (n,) packets of each link.
+        tested: (n,) of so many; links with fewer than ``FEWEST_OF_LINK`` are not judged.
         share: of the packets that may fail.
+        name: how people know a link, by its index.
     """
-    wrong = np.argwhere((tested >= FEWEST_OF_LINK) & (failed > share * tested)).tolist()
+    wrong = np.flatnonzero((tested >= FEWEST_OF_LINK) & (failed > share * tested)).tolist()
     if not wrong:
         return WrongLinks()
-    side, node = max(wrong, key=lambda at: failed[*at] / tested[*at])
-    name = f"node {node} {('up', 'down')[side]}: {failed[side, node]:,} of {tested[side, node]:,} packets"
-    return WrongLinks(len(wrong), name)
+    link = max(wrong, key=lambda at: failed[at] / tested[at])
+    return WrongLinks(len(wrong), f"{name(link)}: {failed[link]:,} of {tested[link]:,} packets")
+
+
+def _name_link(crossed: Crossed, access_links: int, link: int) -> str:
+    """Return how people know a link, in the order of ``_by_link``."""
+    if link >= access_links:
+        return crossed.name(link - access_links)
+    side, node = divmod(link, access_links // 2)
+    return f"node {node} {('up', 'down')[side]}"
 
 
 def _jitter(weighed: list[_Weighed]) -> Jitter:
@@ -278,8 +290,8 @@ class JudgedTransits:
 
     @cached_property
     def rated(self) -> Bools:
-        """Packets through an access link with a rate, and those that met a queue that was still full from its rate."""
-        return np.asarray(self.limited[UP] | self.limited[DOWN] | self.full)
+        """Packets through a link with a rate, and those that met a queue that was still full from its rate."""
+        return np.asarray(self.limited[UP] | self.limited[DOWN] | self.full | _flags(self.rows, "is_through"))
 
     @cached_property
     def judged(self) -> Bools:
@@ -423,15 +435,21 @@ def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
 
 
 def _by_link(found: JudgedTransits) -> Ints:
-    """Count the packets of each node's access link with a rate, ``UP`` and ``DOWN``: (4, 2, n).
+    """Count the packets of each link with a rate: (4, 2 n + m), access links of nodes up and down, then bottlenecks.
 
     The four counts: packets whose delay is known, those of them that were late; all packets, those of them that were
     dropped, or not dropped, against the length of a queue.
     """
     rated, sides = found.of_kind("rated"), list(zip((found.src, found.dst), found.limited, strict=True))
+    through, nodes = _flags(found.rows, "is_through"), found.access.nodes
     return np.array(
         [
-            [np.bincount(ends[chosen & limited], minlength=found.access.nodes) for ends, limited in sides]
+            np.concatenate(
+                [
+                    *(np.bincount(ends[chosen & limited], minlength=nodes) for ends, limited in sides),
+                    found.rules.crossed.count(found.src[chosen & through], found.dst[chosen & through]),
+                ]
+            )
             for chosen in (rated, rated & found.late, found.queued, found.wrongly_queued)
         ]
     )

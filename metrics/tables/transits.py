@@ -1,12 +1,14 @@
 """Each packet's way through the emulated network, from the data plane's read at its source to its write at its target.
 
-Two passes over the captured packets, each by tasks:
+Passes over the captured packets, each by tasks:
 
 1. By source (``build_transits``): a packet that left is found again among those that arrived at its destination, by the
    hash of its headers (``metrics.pcap.headers``). The access link of the source is replayed, if it has a rate, and the
    delay asked for is added, under jitter that of the instant: then the packet is due at the destination, but not before
    an earlier packet of its pair.
-2. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. What
+2. Of all sources together, if the underlay has bottlenecks (``bottleneck_replay.replay_bottlenecks``): the packets that
+   cross some are replayed from queue to queue.
+3. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. What
    is left between the instant at which a packet is due and the one at which it arrived is the emulation's error.
 
 A replay is exact, since the capture has the instants from which the data plane computes: a queue's state follows from
@@ -27,6 +29,7 @@ from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import CROSSINGS
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
+from metrics.tables.bottlenecks import Crossed
 from metrics.tables.buckets import divide, of_nodes, read_bucket
 from metrics.tables.columns import conform, group_rows, numbers
 from metrics.tables.schemas import schema_of
@@ -36,10 +39,11 @@ from topologies.model import UP
 
 TRANSITS: Final = schema_of("""
     src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint,
-    is_clear boolean, is_full boolean
+    is_clear boolean, is_full boolean, is_through boolean
 """)
 """A packet between two nodes' hosts: when it left; when it was due at the destination's access link; when it arrived
-(null: it did not); whether it is certain which arrival is its own; whether it met a full queue at its source.
+(null: it did not); whether it is certain which arrival is its own; whether it met a full queue at its source, or at a
+bottleneck; whether it crosses a bottleneck.
 
 An arrival without departure has no ``sent_ns``."""
 
@@ -56,32 +60,41 @@ class TransitSources:
     hosts: Mapping[int, int]  # host by node
     jitter: Jitter
     buckets: int
+    crossed: Crossed
 
 
 def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.Table]]:
-    """The transits of the packets from a share of the sources, in buckets of destinations (``TRANSITS``)."""
+    """The transits of the packets from a share of the sources, in buckets of destinations (``TRANSITS``).
+
+    Packets that cross a bottleneck are apart (``through``), and due when they leave the access links of their sources:
+    ``metrics.tables.bottleneck_replay`` follows them from there.
+    """
     sent, came_ns, is_clear, others = match(
         _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
     )
     access = Access.staged(sources.pairs)
     exit_ns, is_full = _leave(sent, came_ns >= 0, access)
     due_ns = exit_ns + _delays_ns(sources, sent, exit_ns)
+    is_through = sources.crossed.through(numbers(sent["src_node"]), numbers(sent["dst_node"]))
     if access.changes:
         due_ns = _keep_order(sent, due_ns, (came_ns >= 0) | ~(is_full | _may_lose(sources, sent)))
     columns = {
         "src_node": sent["src_node"],
         "dst_node": sent["dst_node"],
         "sent_ns": sent["ts_ns"],
-        "due_ns": pa.array(due_ns),
+        "due_ns": pa.array(np.where(is_through, exit_ns, due_ns)),
         "came_ns": pa.array(came_ns, mask=came_ns < 0),
         "wire_bytes": sent["wire_bytes"],
         "is_clear": pa.array(is_clear),
         "is_full": pa.array(is_full),
+        "is_through": pa.array(is_through),
     }
     unsent = {name: pa.nulls(len(others), TRANSITS.field(name).type) for name in TRANSITS.names}
     unsent |= {"src_node": others["src_node"], "dst_node": others["dst_node"], "came_ns": others["ts_ns"]}
-    found = pa.concat_tables([conform(columns, TRANSITS), conform(unsent, TRANSITS)])
-    return {"transits": divide(found, of_nodes(found["dst_node"], sources.buckets), sources.buckets)}
+    left = conform(columns, TRANSITS)
+    found = pa.concat_tables([left.filter(pa.array(~is_through)), conform(unsent, TRANSITS)])
+    made = {"transits": divide(found, of_nodes(found["dst_node"], sources.buckets), sources.buckets)}
+    return made | ({"through": [left.filter(pa.array(is_through))]} if sources.crossed else {})
 
 
 def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from metrics.executors import Executor
 from metrics.pcap.walk import Ints
 from metrics.storage import Place
+from metrics.tables.bottlenecks import number_pairs
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
@@ -24,6 +25,9 @@ from topologies.link_graph import LinkGraph, Paths
 from topologies.model import Underlay
 
 SCHEMA: Final = arrow_schema(UNDERLAY_LINKS)
+
+MET: Final = ("queue_drops", "wait_ms_p50", "wait_ms_p99", "wait_ms_max")
+"""What packets met at a bottleneck: columns of ``QUEUES``."""
 
 ROWS: Final = 200_000
 """Copies whose paths are written out at a time: a path has some links."""
@@ -62,11 +66,13 @@ class LinkSources(Struct, frozen=True):
         transits: ``TRANSITS``; None = there are no captures.
         transmissions: ``TRANSMISSIONS``.
         buckets: how many each has.
+        queues: ``QUEUES``, not in buckets; None = there are no captures, or no bottlenecks.
     """
 
     transits: Place | None
     transmissions: Place
     buckets: int
+    queues: pa.Table | None = None
 
 
 def build_underlay_links(executor: Executor, through: Through, sources: LinkSources) -> pa.Table:
@@ -93,6 +99,8 @@ def build_underlay_links(executor: Executor, through: Through, sources: LinkSour
         "src_name": [routers[link.source].name for link in links],
         "dst_name": [routers[link.destination].name for link in links],
         "delay_ms": [link.delay_ms for link in links],
+        "rate_mbit": [link.rate_mbit or None for link in links],
+        "queue_ms": [link.queue_ms if link.rate_mbit else None for link in links],
         "copies": copies,
         "messages": messages,
         "copies_max": most,
@@ -100,6 +108,9 @@ def build_underlay_links(executor: Executor, through: Through, sources: LinkSour
     if sources.transits is not None:
         found = executor.map(partial(_count_packets, through, sources.transits), shares)
         columns |= dict(zip(("packets", "wire_bytes", "pairs"), np.sum(found, axis=0), strict=True))
+    if sources.queues is not None:
+        of_links = {row["link"]: row for row in sources.queues.to_pylist()}
+        columns |= {name: [of_links.get(link, {}).get(name) for link in range(size)] for name in MET}
     nothing = pa.nulls(size)
     return pa.table(
         {field.name: pa.array(columns[field.name]) if field.name in columns else nothing for field in SCHEMA}
@@ -161,9 +172,7 @@ def _whole_messages(order: Ints, message: Ints) -> list[Ints]:
 
 def _pairs(rows: pa.Table) -> tuple[Ints, Ints]:
     """Return the different pairs of nodes as (pairs, 2), and the number of each row's."""
-    ends = np.stack([numbers(rows["src_node"]), numbers(rows["dst_node"])], axis=1)
-    pairs, pair = np.unique(ends, axis=0, return_inverse=True)
-    return pairs.reshape(-1, 2), pair.reshape(-1)
+    return number_pairs(numbers(rows["src_node"]), numbers(rows["dst_node"]))
 
 
 def _routes(through: Through, pairs: Ints) -> tuple[Ints, Ints]:

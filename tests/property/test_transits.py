@@ -19,6 +19,8 @@ from metrics.executors.in_process import InProcess
 from metrics.pcap.schemas import CROSSINGS
 from metrics.rundir.files import CHANGES_FILE
 from metrics.stalls import Stalls
+from metrics.tables.bottleneck_replay import replay_bottlenecks
+from metrics.tables.bottlenecks import QUEUES, Crossed
 from metrics.tables.moments import Moments
 from metrics.tables.shares import all_shares, write_shares
 from metrics.tables.transit_evidence import (
@@ -35,7 +37,6 @@ from metrics.tables.transits import TRANSITS, TransitSources, build_transits, ma
 from tests.examples import examples
 from tests.property.test_dataplane_forwarder import HOSTS, MS_NS, Bench, ip_frame
 from topologies.jitter import Jitter
-from topologies.model import DOWN
 from topologies.network import Link
 from topologies.timeline import Change, encode_changes
 
@@ -103,13 +104,19 @@ class Analysis(tempfile.TemporaryDirectory[str]):
         for bucket in range(buckets):
             own = rows.filter(pa.array(rows["src"].to_numpy() % buckets == bucket))
             pq.write_table(own, self.folder / "crossings" / f"part-0-{bucket}.parquet")
+        crossed = Crossed(wire.bench.bottlenecks, NODES)
         self.sources = TransitSources(
-            self.folder / "crossings", self.pairs, NODES, NODES, Jitter(wire.bench.seed), buckets
+            self.folder / "crossings", self.pairs, NODES, NODES, Jitter(wire.bench.seed), buckets, crossed
         )
-        self.rules = TransitRules(self.pairs, (0, until_ns), limit_ms, NO_STALLS)
+        self.rules = TransitRules(self.pairs, (0, until_ns), limit_ms, NO_STALLS, crossed)
         self.executor = InProcess(1).__enter__()
         transits = {"transits": self.folder / "transits"}
+        if crossed:
+            transits["through"] = self.folder / "through"
         write_shares(self.executor, lambda share: build_transits(self.sources, share), transits, buckets)
+        self.queues = QUEUES.empty_table()
+        if crossed:
+            self.queues = replay_bottlenecks(self.executor, self.sources, transits["through"], transits["transits"])
 
     def rows(self) -> list[JudgedTransits]:
         """What is judged, by buckets of destinations."""
@@ -341,11 +348,8 @@ def test_a_host_whose_queue_is_not_the_one_asked_of_it_is_found() -> None:
 
 @pytest.mark.parametrize(("failed", "tested", "links"), [(5, 100, 0), (6, 100, 1), (99, 99, 0)])
 def test_a_link_is_wrong_beyond_a_share_of_enough_packets(failed: int, tested: int, links: int) -> None:
-    counts = [np.zeros((2, 3), np.int64) for _ in range(2)]
-    for array, count in zip(counts, (failed, tested), strict=True):
-        array[DOWN, 2] = count
-    found = find_links(*counts, LINK_LATE_RATIO)
-    assert found == WrongLinks(links, f"node 2 down: {failed} of {tested} packets" if links else "")
+    found = find_links(np.array([0, failed]), np.array([0, tested]), LINK_LATE_RATIO, "link {}".format)
+    assert found == WrongLinks(links, f"link 1: {failed} of {tested} packets" if links else "")
 
 
 def test_the_pairs_with_the_same_loss_are_judged_together() -> None:
@@ -399,7 +403,7 @@ def test_behind_a_queue_that_packets_reach_with_jitter_a_sound_plane_has_no_erro
     assert isinstance(found.rated, Timed) and isinstance(found.queues, Outcome)
     assert (found.rated.arrived, found.rated.errors.samples, found.rated.errors.max) == (arrived, arrived, 0.0)
     assert (found.queues.failed, found.queues.tested, found.queues.total) == (0, 400, 400)
-    assert found.jittered == found.jitter == Absent("every packet with jitter passes an access link with a rate")
+    assert found.jittered == found.jitter == Absent("every packet with jitter passes a link with a rate")
     if loss_ratio:
         assert isinstance(found.losses, Losses)
         assert found.losses.lost < wire.bench.drops["loss"] + 1
