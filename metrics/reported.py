@@ -23,7 +23,7 @@ EVERYTHING: Final = frozenset({FRAME, LINK, GRAFT, DUPLICATE, _OPENING, _RELAY})
 
 _NEEDS: Final = {
     FRAME: "control_.*|logical_per_physical_link_on_wire|n_transmissions|n_reached|redundancy"
-    "|n_frames|n_topics|n_logical_links",
+    "|n_frames|n_topics|n_logical_links|(first|duplicate)_payload_bytes|framing_bytes",
     LINK: "physical_links|degree.*|(largest_)?components?|clustering.*|diameter|path_length_mean|links"
     "|logical_per_physical_link|topic_components.*|topics_partitioned|topic_diameter_max",
     GRAFT: "logical_links|view_.*|in_degree.*|link_sharing_ratio|logical_per_physical_link|topic_view_components.*",

@@ -266,7 +266,7 @@ def overhead_identity(identity: evidence.Outcome) -> Judgement:
 
     Each byte on the wire belongs to one class.
     """
-    detail = f"{identity.total:,} bytes on the wire in eight classes"
+    detail = f"{identity.total:,} bytes on the wire in nine classes"
     return none_of(identity.tested, identity.failed, "bytes", detail, identity.worst)
 
 
@@ -291,13 +291,14 @@ def link_agreement(links: evidence.Links) -> Judgement:
 @RULES.add("consistency", SUSPECT, TOLD, BROKEN, INTRODUCED)
 def open_connections(links: evidence.Links) -> Judgement:
     """Fails if at some full second a node's trace has a physical link without an open connection in the captures, or
-    the captures a connection without a link. A connection is open from both SYNs to the first FIN or RST. A link may
-    last {0} longer, since a FIN can arrive before what was sent earlier, and {1} after the last packet where nothing
-    closed the connection. A connection that something closes must be a link from {2} after its handshake until {0}
-    before its end, except at a node that crashed silently.
+    the captures a connection without a link. A connection is open from both SYNs to the first FIN or RST. Of a
+    program, a UDP flow counts likewise, from the first instant at which both sides have sent. A link may last
+    {0} longer, since a FIN can arrive before what was sent earlier, and {1} after the last packet where nothing
+    closed the connection. A connection that something closes must be a link from {2} after its handshake until
+    {0} before its end, except at a node that crashed silently.
 
-    These bounds are wider than those of `link_agreement`, but need no frame: they hold for any program, and the traces
-    say nothing of the connections.
+    These bounds are wider than those of `link_agreement`, but need no frame: they hold for any program, and the
+    traces say nothing of the connections.
     """
     found = links.connected
     failed = found.only_on_wire + found.only_traced

@@ -16,6 +16,7 @@ from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
 from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
+from metrics.pcap.datagrams import PROTO_UDP
 from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
@@ -32,11 +33,10 @@ from metrics.tables.completeness import cover_streams, match_connections
 from metrics.tables.halts import count_drops
 from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
-from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
+from metrics.tables.overhead import CLASS_COLUMNS, OPAQUE
 from metrics.tables.traces import EVENTS, TraceState
 from peer.protocols.registry import copies_follow_links, copies_may_wait
 
-_CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 _BY_NODE = ("node_sends", "node_receives", "node_handlings")
 
 
@@ -158,6 +158,7 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
     streams = read_parquet(staging / "streams")
     conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
+    conns = conns.filter(pc.not_equal(conns["proto"], PROTO_UDP))
     return {
         "uncaptured": False,
         "frame_sets": found.hops.frame_sets,
@@ -167,7 +168,7 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
         "delays": found.messages.delays,
         "inside": found.messages.inside,
         "transits": found.transits,
-        "identity": _identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")),
+        "identity": _identity(read_columns(run, "overhead", *CLASS_COLUMNS, "wire_bytes")),
         "send": found.hops.send,
         "receive": found.hops.receive,
         "links": found.links,
@@ -342,9 +343,9 @@ def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
 
 def _identity(overhead: pa.Table) -> parts.Outcome:
     """Bytes in classes against bytes on the wire, by node and second."""
-    wire_bytes, other_bytes = numbers(overhead["wire_bytes"]), numbers(overhead["other_bytes"])
-    total = np.sum([numbers(overhead[name]) for name in _CLASSES], axis=0)
-    error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
+    wire_bytes, opaque_bytes = numbers(overhead["wire_bytes"]), numbers(overhead[OPAQUE])
+    total = np.sum([numbers(overhead[name]) for name in CLASS_COLUMNS], axis=0)
+    error = np.abs(total - wire_bytes) + np.maximum(-opaque_bytes, 0)
     return parts.Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
 
 

@@ -369,7 +369,8 @@ class Pipeline:
             self._save_small(name, [hide_values(row, self._missing) for row in parts])
 
     def _save_overhead(self) -> None:
-        self._write(partial(overhead.build_share, self._staging, self._run.nodes_by_host), "overhead", "control")
+        make = partial(overhead.build_share, self._staging, self._run.nodes_by_host, self._missing)
+        self._write(make, "overhead", "control")
 
     # ---------------------------------------------------------------------------------------------- files
 
