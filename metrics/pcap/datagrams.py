@@ -8,6 +8,7 @@ import hashlib
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from metrics.pcap.flows import ORIG, RESP, factorise, first_of, guess_originators, last_of, number_flows
@@ -69,7 +70,11 @@ def _name(packets: Packets, rows: Ints, forth: Bools, incarnation: list[int]) ->
 def _count(packets: Packets, rows: Ints, direction: Ints, count: int) -> dict[str, Ints]:
     """The packets and bytes of both sides of each flow."""
     columns = packets.columns
-    values = {"bytes": columns.payload_bytes[rows], "pkts": np.ones(len(rows)), "ip_bytes": columns.ip_bytes[rows]}
+    values: dict[str, npt.NDArray[Any]] = {
+        "bytes": columns.payload_bytes[rows],
+        "pkts": np.ones(len(rows)),
+        "ip_bytes": columns.ip_bytes[rows],
+    }
     return {
         f"{name}_{what}": np.bincount(direction, each, 2 * count).astype(np.int64)[side::2]
         for side, name in ((ORIG, "orig"), (RESP, "resp"))

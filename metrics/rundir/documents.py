@@ -312,14 +312,16 @@ class Scope(Struct, frozen=True):
     Attributes:
         network: whether delays, losses and rates were those that the experiment asked for.
         machine: whether the machine was fast enough.
-        frames: whether traces, captures and tables tell the same of frames and connections.
+        frames: whether traces, captures and tables tell the same of frames.
         deliveries: whether the workload was carried out, and deliveries are those that it calls for.
+        packets: whether captures have every packet, and the connections that traces tell of.
     """
 
     network: Judged
     machine: Judged
     frames: Judged
     deliveries: Judged
+    packets: Judged = "not applicable"
 
 
 class Record(Struct, frozen=True):

@@ -21,6 +21,7 @@ from metrics.pcap.schemas import CAPTURES, CONNS
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.recount import count_changes, recount
+from metrics.reported import LINK, find_missing
 from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
@@ -46,6 +47,7 @@ class Found(NamedTuple):
     messages: MessageEvidence
     hops: HopEvidence
     transits: parts.Transits | Absent | None
+    bounds: parts.Bounds | Absent | None
     links: parts.Links | None
     host_captures: HostCaptures | None
     accounts: AccountEvidence
@@ -153,8 +155,10 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
     """The parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
-        names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
-        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links", *_BY_NODE), uncaptured)
+        names: tuple[str, ...] = ("frame_sets", "coverage", "connections", "captures", "delays", "bounds", "inside")
+        absent: dict[str, Any] = dict.fromkeys(
+            (*names, "identity", "send", "receive", "links", "connected", *_BY_NODE), uncaptured
+        )
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
     streams = read_parquet(staging / "streams")
     conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
@@ -166,16 +170,25 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
         "connections": match_connections(streams, conns, found.hops.cut),
         "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
         "delays": found.messages.delays,
+        "bounds": found.bounds,
         "inside": found.messages.inside,
         "transits": found.transits,
         "identity": _identity(read_columns(run, "overhead", *CLASS_COLUMNS, "wire_bytes")),
         "send": found.hops.send,
         "receive": found.hops.receive,
         "links": found.links,
+        "connected": _connected(run, found.links),
         "node_sends": found.hops.node_sends,
         "node_receives": found.hops.node_receives,
         "node_handlings": found.accounts.handling,
     }
+
+
+def _connected(run: RunDir, links: parts.Links | None) -> parts.Matching | Absent:
+    if LINK in find_missing(run):
+        return Absent("the program does not report its links (peer.says)")
+    assert links is not None, "the run has captures"
+    return links.connected
 
 
 def lacks_captures(run: RunDir) -> Absent | None:

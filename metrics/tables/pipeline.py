@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from metrics.adversaries import read_adversaries, read_behaviours
 from metrics.changes import PairChanges, read_changes
 from metrics.checks import check_run
-from metrics.checks.evidence import Links, Transits
+from metrics.checks.evidence import Bounds, Links, Transits
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.host_captures import compare_captures
@@ -41,6 +41,7 @@ from metrics.tables import (
     overhead,
 )
 from metrics.tables.condensed import build_and_condense
+from metrics.tables.earliest import EarliestSources, find_earliest
 from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
@@ -98,6 +99,7 @@ class Pipeline:
     def _build(self) -> None:
         """Each line needs the tables of those above it."""
         in_parallel(hops=self._save_hops, links=self._save_links, pairs=self._save_pairs)
+        self._find_earliest()
         in_parallel(
             deliveries=self._save_deliveries,
             conns=self._save_conns,
@@ -189,6 +191,22 @@ class Pipeline:
         sorted_values = self._staging / "weighed-transits"
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
+    def _find_earliest(self) -> None:
+        """When packets could have brought each delivery, if the way of each packet is known."""
+        target = self._staging / "earliest"
+        if not isinstance(self.transits, Transits):
+            target.mkdir()
+            self.bounds: Bounds | Absent | None = self.transits
+            return
+        sources = EarliestSources(
+            published=self._staging / "published",
+            told=self._staging / "told",
+            transits=self._staging / "transits",
+            nodes=1 + max(self._run.nodes),
+            buckets=self._buckets,
+        )
+        self.bounds = find_earliest(self._executor, sources, target)
+
     def _save_deliveries(self) -> None:
         if self._transmissions.name == "reported":
             self._write(partial(build_reported, self._staging), "reported")
@@ -197,6 +215,7 @@ class Pipeline:
             transmissions=self._transmissions,
             interests=self._staging / "interests",
             published=self._staging / "published",
+            earliest=self._staging / "earliest",
             pairs=self._pairs,
             incomplete=tuple(self._staged.incomplete),
             captured=bool(self._run.captures),
@@ -347,6 +366,7 @@ class Pipeline:
             messages=self.messages,
             hops=self.hops,
             transits=self.transits,
+            bounds=self.bounds,
             links=self.links,
             host_captures=self.host_captures,
             accounts=self.accounts,

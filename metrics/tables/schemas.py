@@ -37,8 +37,8 @@ _COLUMNS: Final = {
     """,
     "deliveries": """
         message_id bigint, topic bigint, publisher int, node int, publish_ns bigint, delivered_ns bigint,
-        latency_ms double, wire_latency_ms double, hops int, repeats bigint, copies bigint, direct_delay_ms double,
-        stretch double, known boolean
+        latency_ms double, wire_latency_ms double, least_latency_ms double, hops int, repeats bigint, copies bigint,
+        direct_delay_ms double, stretch double, known boolean
     """,
     "disclosures": "node int, subscriptions bigint, disclosed bigint, wrong bigint",
     "epochs": """

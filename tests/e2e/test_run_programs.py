@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.tables.overhead import FRAME_CLASSES
 from tests.e2e.run_experiment import ROOT, Finished, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -59,6 +60,12 @@ def check(done: Finished) -> dict[str, Any]:
     assert [reason for reason in done.summary["reasons"] if not speaks_of_load(reason)] == []
     headline = done.summary["headline"]
     assert headline["delivery_ratio"] > 0.9
+    parts = dict.fromkeys(("network", "machine", "packets", "deliveries"), "judged")
+    assert done.summary["scope"] == parts | {"frames": "not applicable"}
+    assert 0 < headline["least_delay_ms_p50"] <= headline["propagation_delay_ms_p50"]
+    overhead = pq.read_table(done.run_dir / "tables/overhead.parquet")
+    assert sum(overhead["opaque_bytes"].to_pylist()) > 0
+    assert {overhead[name].null_count for name in FRAME_CLASSES} == {len(overhead)}
     assert {state["state"] for state in done.manifest["final_states"]} == {"exited"}
     unknown = ("degree_mean", "view_size_total_mean", "diameter", "topics_partitioned", "control_bytes_per_peer_per_s")
     assert [headline[name] for name in (*unknown, "hops_p50")] == [None] * 6

@@ -145,6 +145,9 @@ LATE_PACKETS = Waits(samples=1000, p50_ms=0.1, p99_ms=0.6, max_ms=0.6, late=Late
         ("coverage", {"failed": 1, "worst": 3}, "stream_coverage", "suspect"),
         ("connections", {"only_traced": 1}, "connections", "suspect"),
         ("connections", {"only_on_wire": 1}, "connections", "suspect"),
+        ("bounds", {"impossible": 1, "worst_ms": 0.1}, "possible_delays", "invalid"),
+        ("bounds", {"impossible": 1, "unreached": 1}, "possible_delays", "invalid"),
+        ("bounds", {"lacking": 1}, "delivered_bytes", "suspect"),
         ("captures", {"records": 89}, "conservation", "invalid"),
         ("captures", {"truncated": 1}, "capture_drops", "suspect"),
         ("captures", {"dropped": 1}, "capture_drops", "suspect"),
@@ -338,7 +341,7 @@ def noded(part: str, samples: int, late: int) -> dict[str, Any]:
 
 
 def linked(**found: int) -> dict[str, Any]:
-    return {"links": {"connected": structs.replace(SOUND.links.connected, **found)}}
+    return {"connected": found}
 
 
 def changed(late_ns: int, error_ns: int = 0) -> dict[str, Any]:
