@@ -44,14 +44,15 @@ _EARLIER_ABILITIES = {"emulated": ("shape", "capture", "probe", "certify"), "sim
 """What the analysis asks of testbeds whose manifests do not say it, by name."""
 
 
-class Placement(Struct, frozen=True):
-    """Where a node runs: its host (index into the underlay), machine, and addresses."""
+class Placement(Struct, frozen=True, omit_defaults=True):
+    """Where a node runs: its host (index into the underlay), machine, and addresses. And its implementation, if any."""
 
     node: NodeNumber
     host: NodeNumber
     machine: str
     wan_ip: str
     ctl_ip: str
+    implementation: str = ""
 
 
 class _Workload(Struct, frozen=True):

@@ -12,7 +12,8 @@ from metrics.storage.parquet import read_footer
 _COLUMNS: Final = {
     "nodes": """
         node int, host int, host_name string, city string, country string, latitude double, longitude double,
-        machine string, wan_ip string, up_at_start boolean, adversary string
+        machine string, wan_ip string, up_at_start boolean, adversary string,
+        implementation string
     """,
     "subscriptions": "node int, topic bigint, from_ns bigint, to_ns bigint, to_end boolean, due_ns bigint",
     "instances": "node int, instance int, from_ns bigint, to_ns bigint, to_end boolean",
