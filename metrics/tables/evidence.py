@@ -155,10 +155,9 @@ def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) 
     """The parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
-        names: tuple[str, ...] = ("frame_sets", "coverage", "connections", "captures", "delays", "bounds", "inside")
-        absent: dict[str, Any] = dict.fromkeys(
-            (*names, "identity", "send", "receive", "links", "connected", *_BY_NODE), uncaptured
-        )
+        names = ("frame_sets", "coverage", "connections", "captures", "delays", "bounds", "inside", "transits")
+        others = ("identity", "send", "receive", "links", "connected", *_BY_NODE)
+        absent: dict[str, Any] = dict.fromkeys((*names, *others), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
     streams = read_parquet(staging / "streams")
     conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
