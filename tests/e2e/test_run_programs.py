@@ -101,19 +101,16 @@ LIES = {
 """How the example in Python reports deliveries if it lies."""
 
 
-def write_liar(folder: Path, lie: str) -> Path:
+def lying(lie: str) -> list[str]:
+    """The command of the example with a lie. A file in a temporary folder would be hidden from peers."""
     text, honest = (EXAMPLES / "flood.py").read_text(), '"publish" if source is None else "deliver", message_id'
     assert text.count(honest) == 1
-    liar = text.replace(
-        f"print({honest}, flush=True)", f'print("publish", message_id, flush=True) if source is None else {lie}'
-    )
-    path = folder / "liar.py"
-    path.write_text(f"import time\n{liar}")
-    return path
+    told = f'print("publish", message_id, flush=True) if source is None else {lie}'
+    return ["python3", "-c", "import time\n" + text.replace(f"print({honest}, flush=True)", told)]
 
 
 def test_a_program_that_reports_deliveries_before_they_can_be_makes_the_run_invalid(tmp_path: Path) -> None:
-    done = run(tmp_path, ["python3", str(write_liar(tmp_path, LIES["early"]))], ["duplicate"])
+    done = run(tmp_path, lying(LIES["early"]), ["duplicate"])
     assert done.summary["verdict"] == "invalid"
     [reason] = [reason for reason in done.summary["reasons"] if "possible delays" in reason]
     assert "deliveries came before packets could have brought the message" in reason
@@ -121,6 +118,6 @@ def test_a_program_that_reports_deliveries_before_they_can_be_makes_the_run_inva
 
 def test_a_program_that_reports_half_of_its_deliveries_is_not_seen_to_lie(tmp_path: Path) -> None:
     """docs/programs.md says so: they count as undelivered."""
-    done = run(tmp_path, ["python3", str(write_liar(tmp_path, LIES["silent"]))], ["duplicate"])
+    done = run(tmp_path, lying(LIES["silent"]), ["duplicate"])
     assert [reason for reason in done.summary["reasons"] if not speaks_of_load(reason)] == []
     assert 0.3 < done.summary["headline"]["delivery_ratio"] < 0.7
