@@ -7,14 +7,16 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from harness.experiment.data import require_data
+from harness.experiment.data import data_path, require_data
 from harness.experiment.document import input_errors
 from harness.experiment.form import Experiment, UnderlaySpec
 from harness.planning.links import make_links
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay, unplaced_hosts
 from topologies.geography import world_cities
-from topologies.importers import IMPORTERS, Options
+from topologies.graph_kinds import GRAPHS, generate
+from topologies.importers import IMPORTERS, Options, TopoReference
+from topologies.link_graph import limit_links
 from topologies.model import Matrix, Underlay, between
 from topologies.network import Network, OfPair, uniform_network
 from topologies.provenance import Provenance
@@ -80,8 +82,10 @@ _DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
 def _imported(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
     """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
     importer = IMPORTERS[spec.kind]
-    path = None if importer.path == "shipped" else require_data(spec, "underlay", folder)
-    found = importer.read(path, Options(spec.times, spec.directed, spec.missing))
+    is_needed = importer.path in ("named", "data")
+    path = require_data(spec, "underlay", folder) if is_needed else data_path(spec, folder)
+    topo = None if spec.topo is None else TopoReference.parse(spec.topo).call
+    found = importer.read(path, Options(spec.times, spec.directed, spec.missing, topo))
     sites = _choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, seed)
     placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
     stated = ", ".join(found.provenance.statements().values())
@@ -96,9 +100,22 @@ def _generated(spec: UnderlaySpec, seed: int) -> Underlay:
         return uniform_underlay(hosts, spec.delay_ms)
     if spec.kind == "unit-square":
         return square_underlay(hosts, spec.side_ms, substream(seed, NETWORK, "square"))
+    if spec.kind in GRAPHS:
+        return _generated_graph(spec, seed)
     cities = world_cities()
     sites = _choose_sites([city.continent for city in cities], [float(city.population) for city in cities], hosts, seed)
     return place_hosts(cities_underlay(cities), sites, spec.access_delay_ms)
+
+
+def _generated_graph(spec: UnderlaySpec, seed: int) -> Underlay:
+    """Generate a graph, and place the hosts at its sites."""
+    values = {key: getattr(spec, key) for key in GRAPHS[spec.kind]}
+    if "routers" in values:
+        values["routers"] = spec.routers or spec.hosts or GENERATED_HOSTS
+    made = generate(spec.kind, values, substream(seed, NETWORK, "graph"))
+    hosts = spec.hosts or len(made.sites) * made.hosts_per_site
+    sites = _choose_sites(made.regions, [1.0] * len(made.sites), hosts, seed)
+    return place_hosts(made.underlay(spec.kind), sites, spec.access_delay_ms)
 
 
 def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
@@ -113,7 +130,8 @@ def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int |
 
 def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rates and queues."""
-    jitter_ms, loss_ratio = _jitter_ms(experiment.underlay), _loss_ratio(experiment.underlay)
+    spec, graph = experiment.underlay, underlay.graph
+    jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
     links = make_links(experiment, underlay.hosts, underlay.rate_mbit)
     everywhere_ms = underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms)
     everywhere = underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio)
@@ -123,7 +141,8 @@ def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
         loss_ratio=links.fill("loss_ratio", everywhere),
         rate_mbit=links.rate_mbit,
         queue_ms=links.queue_ms,
-        jitter_correlation_ms=experiment.underlay.jitter_correlation_ms,
+        jitter_correlation_ms=spec.jitter_correlation_ms,
+        graph=graph and limit_links(graph, spec.link_rate_mbit, spec.link_queue_ms),
     )
 
 

@@ -1,12 +1,15 @@
 """Where the bytes on the wire went: every captured byte in exactly one class, counted once, at its sender's tap."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.checks.evidence import Outcome
+from metrics.executors import Executor
 from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.walk import Ints
@@ -15,7 +18,8 @@ from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import codes, conform, group_rows, holds, numbers, says
 from metrics.tables.schemas import arrow_schema, schema_of
-from metrics.tables.shares import Rows, Share
+from metrics.tables.shares import Rows, Share, all_shares
+from metrics.tables.tallies import add_outcomes
 from metrics.tables.timespans import common_keys
 from peer.core.frames import Data
 
@@ -56,6 +60,25 @@ def build_share(staging: Place, nodes_by_host: list[int], missing: Missing, shar
     classes = read_bucket(staging / "classes", CLASSES, share)
     sums = build_overhead(classes, wire, nodes_by_host)
     return {"overhead": hide_columns(sums, missing), "control": build_control(classes)}
+
+
+def weigh_identity(executor: Executor, overhead: Place, buckets: int) -> Outcome:
+    """Compare bytes in classes with bytes on the wire, by node and second.
+
+    Args:
+        executor: runs a task per bucket.
+        overhead: the table.
+        buckets: how many shares of the seconds there are.
+    """
+    return add_outcomes(executor.map(partial(_compare, overhead), all_shares(buckets)))
+
+
+def _compare(overhead: Place, share: Share) -> Outcome:
+    rows = read_bucket(overhead, OVERHEAD, share)
+    wire_bytes, opaque_bytes = numbers(rows["wire_bytes"]), numbers(rows[OPAQUE])
+    total = np.sum([numbers(rows[name]) for name in CLASS_COLUMNS], axis=0)
+    error = np.abs(total - wire_bytes) + np.maximum(-opaque_bytes, 0)
+    return Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
 
 
 def frame_classes(sent: pa.Table, split: pa.Table, spans: pa.Table) -> pa.Table:
