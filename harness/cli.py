@@ -33,6 +33,7 @@ VERBS = {
     "mn": "open Mininet's command line on the network of an experiment or a topology",
     "sweep": "simulate a study's experiments and write its tables and figures",
     "compare": "print runs side by side",
+    "fetch": "get the files of an implementation, or list the implementations",
     "copy": "copy a run to an object store or from one",
     "serve": "open the run's Prometheus database and its report on loopback",
     "machines": "make machines on this computer to try the remote testbed on",

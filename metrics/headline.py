@@ -156,6 +156,7 @@ def _emulation(run: RunDir, totals: Totals) -> EmulationFacts:
     checks = read_columns(run, "checks", "name", "tested", "worst").to_pylist()
     worst = {row["name"]: row["worst"] for row in checks if row["tested"]}
     return EmulationFacts(
+        least_delays_ms=totals.messages.least_latency_ms,
         stretches=totals.messages.stretch,
         rtt_errors_ms=_rtt_errors(run),
         wire_error_ms_p99=worst.get("wire_delay"),

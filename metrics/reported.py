@@ -17,19 +17,19 @@ LINK: Final = "link"
 GRAFT: Final = "graft"
 DUPLICATE: Final = "duplicate"
 _OPENING: Final = "opening"  # which of two neighbours opened a connection
-_RELAY: Final = "relay"  # copies at nodes that do not subscribe
-EVERYTHING: Final = frozenset({FRAME, LINK, GRAFT, DUPLICATE, _OPENING, _RELAY})
+RELAY: Final = "relay"  # copies at nodes that do not subscribe
+EVERYTHING: Final = frozenset({FRAME, LINK, GRAFT, DUPLICATE, _OPENING, RELAY})
 """What Python peers report."""
 
 _NEEDS: Final = {
     FRAME: "control_.*|logical_per_physical_link_on_wire|n_transmissions|n_reached|redundancy"
-    "|n_frames|n_topics|n_logical_links",
+    "|n_frames|n_topics|n_logical_links|(first|duplicate)_payload_bytes|framing_bytes",
     LINK: "physical_links|degree.*|(largest_)?components?|clustering.*|diameter|path_length_mean|links"
     "|logical_per_physical_link|topic_components.*|topics_partitioned|topic_diameter_max",
     GRAFT: "logical_links|view_.*|in_degree.*|link_sharing_ratio|logical_per_physical_link|topic_view_components.*",
     DUPLICATE: "duplicates_per_delivery|copies",
     _OPENING: "opened.*|accepted.*",
-    _RELAY: "relay_ratio|(node_)?traffic_overhead.*",
+    RELAY: "relay_ratio|(node_)?traffic_overhead.*",
 }
 """By what has to be reported, which columns and measures have no value without it (as a regular expression)."""
 
@@ -40,6 +40,18 @@ def find_missing(run: RunDir) -> Missing:
     """Return what the peers of a run do not report: keys of ``_NEEDS``."""
     peer: Mapping[str, Any] = run.experiment.get("peer", {})
     return EVERYTHING - set(peer["says"]) if peer.get("events") == "lines" else frozenset()
+
+
+def name_implementations(experiment: Mapping[str, Any], *, versions: bool = False) -> str:
+    """Return the names of the implementations that a run's peers are; empty if the experiment names none.
+
+    Args:
+        experiment: the resolved one.
+        versions: whether each name is followed by its version.
+    """
+    programs = experiment.get("peer", {}).get("programs", ())
+    form = "{implementation} ({version})" if versions else "{implementation}"
+    return ", ".join(form.format_map(each) for each in programs)
 
 
 def is_hidden(name: str, missing: Missing) -> bool:

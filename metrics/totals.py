@@ -57,6 +57,7 @@ class MessageTotals(Struct, frozen=True):
     attacked: DeliveryCounts  # at adversaries
     repeated: int  # deliveries of a message to a node after its first one
     latency_ms: Distribution
+    least_latency_ms: Distribution
     direct_delay_ms: Distribution
     stretch: Distribution
     hops: Distribution

@@ -40,6 +40,7 @@ def make_totals(
             attacked=DeliveryCounts(0, 0),
             repeated=0,
             latency_ms=distribute(row["latency_ms"] for row in expected),
+            least_latency_ms=distribute(row.get("least_latency_ms") for row in expected),
             direct_delay_ms=distribute(row["direct_delay_ms"] for row in expected),
             stretch=nothing,
             hops=nothing,

@@ -92,6 +92,7 @@ SOUND = Evidence(
     connections=Matching(2, only_traced=0, only_on_wire=0),
     captures=parts.Captures(90, dropped=0, truncated=0, not_understood=0, plane_frames=90, plane_dropped=0),
     delays=Outcome(tested=1000, failed=0),
+    bounds=parts.Bounds(tested=60, impossible=0, unreached=0, sized=60, lacking=0),
     inside=SHORT,
     transits=parts.Transits(
         sent=3000,
@@ -113,6 +114,7 @@ SOUND = Evidence(
         logical=Outcome(tested=9, failed=0),
         frames=parts.LinkFrames(Matching(9, only_traced=0, only_on_wire=0), material=9, ends=4, unread=0),
     ),
+    connected=Matching(9, only_traced=0, only_on_wire=0),
     host_captures=HostCaptures(3, tuple(HostCounts(host, 700) for host in range(3)), outbound=WAITS, inbound=WAITS),
     accounts=parts.Accounts(tested=60, deviations={"copies were read without an event": 0}),
     counters=parts.Counters(counters=20, tested=20, failed=0),

@@ -42,6 +42,16 @@ class Packet:
         return struct.pack(">BBHHHBBH", first, 0, length, 1, 0x4000, 64, 6, 0) + src + dst + ip_options + tcp
 
 
+class Datagram(Packet):
+    """A UDP packet as one host recorded it; what only TCP has is not in it."""
+
+    def ip_bytes(self, ip_options: bytes = b"", extension: bytes = b"") -> bytes:
+        """The packet from its IP header on; checksums are left zero."""
+        udp = struct.pack(">HHHH", self.src_port, self.dst_port, 8 + len(self.payload), 0) + self.payload
+        ends = ip_address(self.src).packed + ip_address(self.dst).packed
+        return struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(udp), 1, 0x4000, 64, 17, 0) + ends + udp
+
+
 def block(kind: int, body: bytes, order: str = "<") -> bytes:
     """A pcapng block."""
     body += bytes(-len(body) % 4)

@@ -8,12 +8,13 @@ from operator import attrgetter
 from msgspec import Struct
 
 from harness.experiment.form import Experiment
+from harness.experiment.implementations import assign_programs
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
 from harness.planning.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
 from peer.files import EXITS_FILE, log_file, record_file, trace_file
-from peer.runtime.spec import AgentSpec, PeerPlace
+from peer.runtime.spec import AgentSpec, PeerPlace, ProgramSpec
 
 DRAIN_S = 1.0
 """Time from the peers' quiescing to their exit, in which the last frames arrive."""
@@ -113,6 +114,8 @@ def _agent_spec(
         command=experiment.peer.command,
         events=experiment.peer.events,
         says=experiment.peer.says,
+        programs=tuple(ProgramSpec(program.command, program.says) for program in experiment.peer.programs),
+        assigned=assign_programs(experiment.peer, len(addresses), experiment.seed),
         connect=experiment.peer.connect,
         names=names,
         expected_final_state=experiment.peer.expected_final_state,

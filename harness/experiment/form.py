@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 from msgspec.structs import force_setattr
 
+from harness.experiment.peers import PeerSpec
 from harness.planes.registry import AUTO, PLANES
 from harness.planes.registry import DEFAULT as DEFAULT_PLANE
 from harness.testbeds.registry import DEFAULT as DEFAULT_TESTBED
@@ -487,31 +488,6 @@ class CaptureSpec(Struct, forbid_unknown_fields=True, frozen=True):
     checked_hosts: Annotated[int, Meta(ge=0, le=64)] = 3
     """Hosts in which the kernel captures, too, to check the data plane's capture (``emulated``); all hosts if there are
     fewer. The seed chooses them. 0 = none."""
-
-
-class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
-    """The process of a node."""
-
-    send_queue_bytes: Count = 1 << 20
-    """Most bytes that wait for a neighbour; further frames to it are dropped, and traced as such."""
-    metrics: bool = True
-    """Serve Prometheus metrics on the control network; ``false``: neither peers nor agents do."""
-    record: bool = False
-    """Record every event of the node, for `trellis replay`. ``simulated`` refuses it."""
-    command: tuple[str, ...] | None = None
-    """A program to run instead of the Python peer; ``{node}`` is filled in, with ``events = "trace"`` also ``{spec}``
-    and ``{trace}``. It runs as the user who started the run, without capabilities. ``simulated`` refuses it."""
-    events: Literal["trace", "lines"] = "trace"
-    """How the program tells what happens to its node: it reads the schedule and writes the trace itself, or it reads
-    orders and reports ``lines`` (docs/programs.md)."""
-    says: tuple[Literal["duplicate", "link", "graft"], ...] = ()
-    """What the program reports besides publications and deliveries (``lines``): ``duplicate`` copies, physical links
-    (``link``), logical links (``graft``). What it does not report is absent from tables and results."""
-    connect: Count = 4
-    """Number of other nodes that a program is told to connect to (``lines``). They are drawn among those that are up.
-    """
-    expected_final_state: Literal["exited", "running"] = "exited"
-    """Required state of a peer's process at the end: exited with status 0 after the stop, or still running."""
 
 
 class PrometheusSpec(Struct, forbid_unknown_fields=True, frozen=True):

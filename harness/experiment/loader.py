@@ -6,14 +6,17 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import msgspec
+from msgspec import structs
 
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.faults import fault_rules
-from harness.experiment.form import Experiment, PeerSpec, UnderlaySpec, section_of
+from harness.experiment.form import Experiment, UnderlaySpec, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
+from harness.experiment.implementations import with_programs
 from harness.experiment.links import link_rules
+from harness.experiment.peers import PeerSpec
 from harness.experiment.wording import (
     all_places,
     describe_type,
@@ -72,6 +75,7 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
     own = _own_settings(PROTOCOLS[experiment.protocol].composition)
     sections = {name: {**settings, **document.get(name, {})} for name, settings in own.items()}
     experiment = decode({**document, **sections}, Experiment)
+    experiment = structs.replace(experiment, peer=with_programs(experiment.peer))
     check_rules(experiment)
     return experiment
 

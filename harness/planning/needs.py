@@ -91,7 +91,9 @@ def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
     """Return the needs of a run with a process per peer."""
     capacity = Capacity(
         processes=hosts * (HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES) + SUPPORT_PROCESSES,
-        memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + hosts**2 * PAIR_BYTES / 2**20, 1),
+        memory_mib=round(
+            SUPPORT_MIB + hosts * (PEER_MIB + experiment.peer.memory_mib) + hosts**2 * PAIR_BYTES / 2**20, 1
+        ),
         open_files=needed_files(hosts),
     )
     return Needs(capacity, _wall_s(experiment, hosts), experiment.time_dilation)
@@ -123,4 +125,5 @@ def _wall_s(experiment: Experiment, hosts: int) -> float:
     probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
     probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
     running_s = experiment.workload.length_s * experiment.time_dilation
-    return round(BOOT_S + hosts * HOST_BOOT_S + probing_s + running_s + COLLECT_S, 1)
+    starting_s = hosts * (HOST_BOOT_S + experiment.peer.start_cpu_s)
+    return round(BOOT_S + starting_s + probing_s + running_s + COLLECT_S, 1)

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from harness.errors import ExperimentError
 from harness.experiment.document import naming_origin
 from harness.experiment.form import Experiment, ProcessingSpec, section_of
+from harness.experiment.implementations import assign_programs
 from harness.experiment.loader import check_rules
 from harness.planning.composition import choose_behaviour, choose_parts
 from harness.planning.documents import hash_documents
@@ -24,6 +25,7 @@ from harness.workload.adversaries import draw_adversaries
 from harness.workload.interests import Interests
 from harness.workload.publications import rate_law
 from harness.workload.workload import Workload, draw_workload
+from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
@@ -69,7 +71,7 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
         name=experiment.name,
         seed=experiment.seed,
         experiment=experiment,
-        placement=place_nodes(experiment, source, underlay.size),
+        placement=_place(experiment, source, underlay.size),
         prediction=predict(experiment, underlay, workload.interests, workload.schedule),
         hashes={},
         provenance=provenance,
@@ -175,3 +177,14 @@ def _run_number(experiment: Experiment) -> int:
     """Return the number that distinguishes this run's peers from another's; it fits into JSON's 53 bits."""
     digest = hashlib.sha256(f"{experiment.name}/{experiment.seed}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 11
+
+
+def _place(experiment: Experiment, source: Path, nodes: int) -> tuple[Placement, ...]:
+    """Place nodes, and say which implementation each is."""
+    placement, peer = place_nodes(experiment, source, nodes), experiment.peer
+    assigned = assign_programs(peer, nodes, experiment.seed)
+    if not assigned:
+        return placement
+    return tuple(
+        replace(place, implementation=peer.programs[assigned[place.node]].implementation) for place in placement
+    )

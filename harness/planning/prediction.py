@@ -20,9 +20,11 @@ from harness.testbeds.description import Description
 from harness.testbeds.registry import find_testbed
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests, expected_draws
+from metrics.processors import usable_processors
 from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.protocols.description import Choice
+from peer.runtime.programs import READY_S
 from topologies.model import Underlay
 
 SAMPLED_MESSAGES = 50
@@ -88,6 +90,10 @@ def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> N
         if need > limit:
             problem = f"{hosts} hosts need {need:.0f} {what}, this machine has {limit:.0f}"
             raise ExperimentError("$.underlay.hosts", problem)
+    starting_s = hosts * experiment.peer.start_cpu_s / usable_processors()
+    if starting_s > READY_S:
+        problem = f"{hosts} programs need {starting_s:.0f} s to start here, and must be ready within {READY_S:g} s"
+        raise ExperimentError("$.underlay.hosts", problem)
 
 
 def exceeded_limit(testbed: Description, hosts: int) -> str:

@@ -38,7 +38,7 @@ def copies_accounted(accounts: evidence.Accounts) -> Judgement | Absent:
     return none_of(accounts.tested, sum(found.values()), "copies", detail)
 
 
-@RULES.add("consistency", SUSPECT)
+@RULES.add("consistency", SUSPECT, scope="deliveries")
 def counters_traced(counters: evidence.Counters) -> Judgement:
     """Fails if a peer's `trellis_publications_total`, `trellis_deliveries_total`, `trellis_duplicates_total` or
     `trellis_relays_total` has at its last scrape a value that is not the number of such events in its trace at any

@@ -33,7 +33,7 @@ TOLD = Limit(2.0, "s")
 _LISTED = 5
 
 
-@RULES.add("consistency", SUSPECT)
+@RULES.add("consistency", SUSPECT, scope="deliveries")
 def traces_complete(traces: evidence.Traces) -> Judgement:
     """Fails if a peer's trace is missing, has a broken line, or does not end with a ``stop`` that counts its lines.
 
@@ -161,7 +161,7 @@ def churn_executed(traces: evidence.Traces) -> Judgement | Absent:
     return none_of(scheduled, wrong, "changes", detail)
 
 
-@RULES.add("consistency", INVALID)
+@RULES.add("consistency", INVALID, scope="packets")
 def captured(uncaptured: bool) -> Judgement:
     """Fails if a capture was asked for on a testbed that captures and there is none, unless the machines' rights did
     not allow it.
@@ -206,7 +206,7 @@ def connections(connections: evidence.Matching) -> Judgement:
     return none_of(connections.tested, failed, "connections", detail)
 
 
-@RULES.add("consistency", INVALID)
+@RULES.add("consistency", INVALID, scope="packets")
 def conservation(captures: evidence.Captures) -> Judgement | Absent:
     """Fails if the packets that the data plane counted are not the records in the capture files.
 
@@ -220,7 +220,7 @@ def conservation(captures: evidence.Captures) -> Judgement | Absent:
     return none_of(counted, wrong, "frames", detail)
 
 
-@RULES.add("consistency", SUSPECT)
+@RULES.add("consistency", SUSPECT, scope="packets")
 def capture_drops(captures: evidence.Captures) -> Judgement:
     """Fails if capture records were dropped, a file is cut off, or packets were not understood.
 
@@ -259,14 +259,39 @@ def delay_agreement(inside: evidence.Spread) -> Judgement:
     return few_late(DELAY_AGREEMENT_P99, inside.p99, inside.samples, detail, inside.late, inside.samples // 100)
 
 
-@RULES.add("consistency", INVALID)
+@RULES.add("consistency", INVALID, scope="deliveries")
+def possible_delays(bounds: evidence.Bounds) -> Judgement:
+    """Fails if a message was delivered before packets could have brought it: a chain of packets with payload leads from
+    its publisher to the node, each of which left its host after the one before had arrived there, the first one after
+    the message was due to be published.
+
+    The packets need not be understood, so the bound holds for any program. A delivery before it was not made, or came
+    by another way than the emulated network.
+    """
+    detail = f"{bounds.impossible:,} deliveries came before packets could have brought the message"
+    detail += f", {bounds.unreached:,} of them without any" if bounds.unreached else ""
+    return none_of(bounds.tested, bounds.impossible, "ms", detail if bounds.impossible else "", bounds.worst_ms)
+
+
+@RULES.add("consistency", SUSPECT, scope="deliveries")
+def delivered_bytes(bounds: evidence.Bounds) -> Judgement:
+    """Fails if less payload arrived at a node's host than the messages have that it delivered. Each byte that arrived
+    counts for one message, between its publication and its delivery; retransmitted bytes count, too.
+
+    Some deliveries were not made, or the program compresses payloads.
+    """
+    detail = "too little payload arrived for as many deliveries" if bounds.lacking else ""
+    return none_of(bounds.sized, bounds.lacking, "deliveries", detail)
+
+
+@RULES.add("consistency", INVALID, scope="packets")
 def overhead_identity(identity: evidence.Outcome) -> Judgement:
     """Fails if the classes of ``overhead`` do not add up to the bytes on the wire, exactly, in some second of some
     node.
 
     Each byte on the wire belongs to one class.
     """
-    detail = f"{identity.total:,} bytes on the wire in eight classes"
+    detail = f"{identity.total:,} bytes on the wire in nine classes"
     return none_of(identity.tested, identity.failed, "bytes", detail, identity.worst)
 
 
@@ -288,21 +313,21 @@ def link_agreement(links: evidence.Links) -> Judgement:
     return none_of(found.tested, failed, "links", detail)
 
 
-@RULES.add("consistency", SUSPECT, TOLD, BROKEN, INTRODUCED)
-def open_connections(links: evidence.Links) -> Judgement:
+@RULES.add("consistency", SUSPECT, TOLD, BROKEN, INTRODUCED, scope="packets")
+def open_connections(connected: evidence.Matching) -> Judgement:
     """Fails if at some full second a node's trace has a physical link without an open connection in the captures, or
-    the captures a connection without a link. A connection is open from both SYNs to the first FIN or RST. A link may
-    last {0} longer, since a FIN can arrive before what was sent earlier, and {1} after the last packet where nothing
-    closed the connection. A connection that something closes must be a link from {2} after its handshake until {0}
-    before its end, except at a node that crashed silently.
+    the captures a connection without a link. A connection is open from both SYNs to the first FIN or RST. Of a
+    program, a UDP flow counts likewise, from the first instant at which both sides have sent. A link may last
+    {0} longer, since a FIN can arrive before what was sent earlier, and {1} after the last packet where nothing
+    closed the connection. A connection that something closes must be a link from {2} after its handshake until
+    {0} before its end, except at a node that crashed silently.
 
-    These bounds are wider than those of `link_agreement`, but need no frame: they hold for any program, and the traces
-    say nothing of the connections.
+    These bounds are wider than those of `link_agreement`, but need no frame: they hold for any program, and the
+    traces say nothing of the connections.
     """
-    found = links.connected
-    failed = found.only_on_wire + found.only_traced
-    detail = f"{found.only_on_wire:,} only on the wire, {found.only_traced:,} only in traces" if failed else ""
-    return none_of(found.tested, failed, "links", detail)
+    failed = connected.only_on_wire + connected.only_traced
+    detail = f"{connected.only_on_wire:,} only on the wire, {connected.only_traced:,} only in traces" if failed else ""
+    return none_of(connected.tested, failed, "links", detail)
 
 
 @RULES.add("consistency", SUSPECT, TOLD)

@@ -166,6 +166,17 @@ class Transits(Struct, frozen=True):
     degraded: "Transits | None" = None  # packets that left while a fault had changed their link; None = no fault does
 
 
+class Bounds(Struct, frozen=True):
+    """Deliveries, against what the captured packets could have brought (``metrics.tables.earliest``)."""
+
+    tested: int  # the first delivery of each message to each node
+    impossible: int  # those of them before any chain of packets could have brought the message
+    unreached: int  # those of them to which no chain of packets led
+    sized: int  # deliveries of messages whose size is known
+    lacking: int  # those of them for which too little payload arrived
+    worst_ms: float = 0.0  # by how much the worst one of those with a chain came too early
+
+
 class LinkFrames(Struct, frozen=True):
     """Logical links by the traces against the frames on the wire that begin and end them."""
 
@@ -274,12 +285,14 @@ class Evidence(Struct, frozen=True):
     connections: Matching | Absent  # those with frames in the traces or stream bytes in the captures
     captures: Captures | Absent
     delays: Outcome | Absent  # of deliveries; negative ones and those shorter by the traces fail; worst in ms
+    bounds: Bounds | Absent
     inside: Spread | Absent  # their delay by the traces - by the captures: in first and last host
     transits: Transits | Absent
     identity: Outcome | Absent  # of nodes' seconds: classes of ``overhead`` against bytes on the wire, the total
     send: Spread | Absent  # of frames sent in the judged span, from the peer's write to the first byte on the wire
     receive: Spread | Absent  # of the same frames, from the last byte's arrival at the host to the peer's read
     links: Links | Absent
+    connected: Matching | Absent  # (node, neighbour) pairs at every full second, by connections alone
     host_captures: HostCaptures | Absent
     accounts: Accounts | Absent
     counters: Counters | Absent

@@ -7,10 +7,14 @@ import msgspec
 from msgspec import Struct
 
 from metrics.degenerate import find_degeneracies
+from metrics.reported import name_implementations
 from metrics.rundir import RunDir
 
 SAMPLED = ("seed", "name", "description")
 """What may differ between the runs of a group."""
+
+_FILLED_IN = tuple(f"peer.{key}" for key in ("command", "events", "says", "programs", "memory_mib", "start_cpu_s"))
+"""What the files of implementations say, which paths of the machine are part of."""
 
 REVISION = "trellis revision"
 """The manifest's version of the code, by which runs of one experiment are grouped."""
@@ -70,7 +74,7 @@ def group_runs(runs: Sequence[RunDir]) -> list[Group]:
         members.setdefault(msgspec.json.encode(each, order="deterministic"), []).append(number)
     firsts = [settings[numbers[0]] for numbers in members.values()]
     paths = _differing(firsts)
-    protocols = [str(runs[numbers[0]].experiment["protocol"]) for numbers in members.values()]
+    protocols = [_name(runs[numbers[0]].experiment) for numbers in members.values()]
     return [
         Group(label, tuple(runs[number] for number in numbers), {path: each.get(path) for path in paths})
         for label, numbers, each in zip(_labels(protocols, firsts), members.values(), firsts, strict=True)
@@ -79,7 +83,16 @@ def group_runs(runs: Sequence[RunDir]) -> list[Group]:
 
 def settings_of(run: RunDir) -> Settings:
     """The settings of a run's resolved experiment by dotted path, without those in which samples may differ."""
-    return {path: value for path, value in _flatten("", run.experiment) if path not in SAMPLED}
+    filled_in = _FILLED_IN if name_implementations(run.experiment) else ()
+    return {path: value for path, value in _flatten("", run.experiment) if path not in (*SAMPLED, *filled_in)} | (
+        {"peer.versions": name_implementations(run.experiment, versions=True)} if filled_in else {}
+    )
+
+
+def _name(experiment: Settings) -> str:
+    """The protocol of an experiment, with its implementations if it names some."""
+    names = name_implementations(experiment)
+    return f"{experiment['protocol']} ({names})" if names else str(experiment["protocol"])
 
 
 def own_settings(groups: Sequence[Group]) -> dict[str, str]:

@@ -15,7 +15,7 @@ _NEVER: Final = np.iinfo(np.int64).max
 def time_handshakes(connections: TcpConnections) -> Ints:
     """The time from each connection's SYN to the ACK that ends the handshake, -1 if either was not seen.
 
-    This is a full round trip wherever it was seen. A SYN that was sent several times tells none.
+    This is a full round trip wherever it was seen. A SYN that was sent several times, or by both sides, tells none.
     """
     segments, count = connections.segments, len(connections.names)
     flags, conn = segments.flags & (SYN | ACK | RST), segments.stream // 2
@@ -25,7 +25,7 @@ def time_handshakes(connections: TcpConnections) -> Ints:
     started, answered = (_firsts(segments.ts_ns[rows], conn[rows], count) for rows in (syn, synced))
     ack = of_orig & (flags == ACK) & (segments.ts_ns >= answered[conn])
     ended = _firsts(segments.ts_ns[ack], conn[ack], count)
-    once = np.bincount(conn[syn], minlength=count) == 1
+    once = np.bincount(conn[flags == SYN], minlength=count) == 1
     return np.where(once & (answered != _NEVER) & (ended != _NEVER), ended - started, -1)
 
 

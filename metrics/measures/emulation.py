@@ -8,6 +8,7 @@ from metrics.measures.measure import Family, Sample, Values, largest
 class EmulationFacts(Struct, frozen=True):
     """What a run's tables tell of the network and the hosts."""
 
+    least_delays_ms: Sample  # of each delivery, the least delay that packets allow
     stretches: Sample  # of each delivery, its delay over the one-way delay of the direct path
     rtt_errors_ms: Values  # of the probes of the idle network, |RTT measured - asked|
     wire_error_ms_p99: float | None  # as its check took it; None = not tested
@@ -18,6 +19,13 @@ class EmulationFacts(Struct, frozen=True):
 
 
 EMULATION = Family[EmulationFacts]("the network and the hosts")
+EMULATION.add_statistics(
+    "least_delay_ms",
+    "ms",
+    "least propagation delay that the captured packets allow",
+    lambda it: it.least_delays_ms,
+    *("p50", "p99"),
+)
 EMULATION.add_statistics(
     "stretch", "", "delay of a delivery / one-way delay of the direct path (stretch)", lambda it: it.stretches, "p50"
 )

@@ -34,9 +34,12 @@ MEASURES: dict[str, Measure[Any]] = {
     for measure in family.measures
 }
 
+_LEAST = ("least_delay_ms_p50", "least_delay_ms_p99")
+
 HEADLINE = (
     *("messages_published", "deliveries_expected", "delivery_ratio", "deliveries_unknown"),
     *(f"propagation_delay_ms_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
+    *_LEAST,
     *("hops_mean", "hops_p50", "hops_p99", "hops_max", "stretch_p50", "duplicates_per_delivery"),
     *("repeated_deliveries", "relay_ratio"),
     *("traffic_overhead_ratio", "traffic_overhead_above_20_ratio"),
@@ -48,7 +51,7 @@ HEADLINE = (
     *("control_bytes_per_peer_per_s", "clustering", "diameter", "path_length_mean"),
     *("topics", "topic_components", "topic_components_max", "topics_partitioned", "topic_diameter_max"),
     *(*GROUPS.names, *LEARNING.names, *ATTACK.names, *DISCLOSURE.names),
-    *(name for name in EMULATION.names if name != "stretch_p50"),
+    *(name for name in EMULATION.names if name not in ("stretch_p50", *_LEAST)),
 )
 """The headline numbers of a run, in the order of ``summary.json``."""
 

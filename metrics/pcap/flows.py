@@ -1,7 +1,9 @@
 """Packets to TCP connections: who opened them, where their byte streams start, what they carried.
 
 A connection is its addresses, its ports and its originator's initial sequence number, so that a reused port is a new
-connection. One seen by two hosts is two connections here, one per vantage, with the same name and uid.
+connection. One seen by two hosts is two connections here, one per vantage, with the same name and uid. Two hosts that
+open a connection to each other at once, from the ports that they listen on, have one connection (RFC 9293, section
+3.5): each answers with the sequence number of its own SYN.
 """
 
 import hashlib
@@ -88,19 +90,23 @@ def find_connections(packets: Packets) -> TcpConnections:
     """The TCP connections among ``packets``."""
     rows = _in_time_order(packets)
     columns, run = packets.columns, as_slice(rows)
-    flow, count, upward = _flows(packets, rows)
+    flow, count, upward = number_flows(packets, rows)
     seq, handshake = columns.seq[run], columns.flags[run] & (SYN | ACK)
     opening, answering = np.flatnonzero(handshake == SYN), np.flatnonzero(handshake == SYN | ACK)
-    conn, count = _incarnations(flow, count, opening, seq)
+    conn, count = _incarnations(flow, count, _find_reopenings(flow, upward, seq, opening, answering))
 
     first = first_of(conn, count)
     opener, answer = first_of(conn, count, opening), last_of(conn, count, answering)
-    src, dst = columns.src[rows[first]], columns.dst[rows[first]]
-    src_port, dst_port = (each[rows[first]].astype(np.int64) for each in (columns.src_port, columns.dst_port))
-    # Without a handshake the side with the larger port is taken for the originator: both vantages agree on that.
-    orig_is_low = np.where(upward[first], src_port > dst_port, dst_port > src_port)
+    orig_is_low = guess_originators(packets, rows[first], upward[first])
+    both = [first_of(conn, count, opening[upward[opening] == side]) for side in (False, True)]
+    at_once = (both[0] >= 0) & (both[1] >= 0)
+    for side, own in enumerate(both):
+        opener = np.where(at_once & (orig_is_low == side), own, opener)
+        answer = np.where(at_once & (orig_is_low != side), own, answer)
     orig_is_low = np.where(answer >= 0, ~upward[answer], orig_is_low)
     orig_is_low = np.where(opener >= 0, upward[opener], orig_is_low)
+    src, dst = columns.src[rows[first]], columns.dst[rows[first]]
+    src_port, dst_port = (each[rows[first]].astype(np.int64) for each in (columns.src_port, columns.dst_port))
     segments = _sort_by_stream(packets, rows, 2 * conn + np.where(upward == orig_is_low[conn], ORIG, RESP), 2 * count)
     forth = upward[first] == orig_is_low  # whether a connection's first packet is its originator's
     found = TcpConnections(
@@ -121,7 +127,22 @@ def find_connections(packets: Packets) -> TcpConnections:
     return found
 
 
-def _flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
+def guess_originators(packets: Packets, first: Ints, upward: Bools) -> Bools:
+    """Whether the lower end of each flow counts as the one that began, where no handshake of one side says it.
+
+    It is the side with the larger port, of equal ports the higher address: both vantages agree on that, whichever
+    packet each saw first.
+
+    Args:
+        packets: of a capture.
+        first: a packet of each flow.
+        upward: whether these packets go to the higher end.
+    """
+    src_port, dst_port = packets.columns.src_port[first], packets.columns.dst_port[first]
+    return np.where(upward, src_port > dst_port, dst_port > src_port)
+
+
+def number_flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
     """The packets' numbers by host, addresses and ports, whatever the direction; how many; who goes to the larger end.
 
     Directions are told apart first: they are few, so that only they need to be compared and paired.
@@ -158,11 +179,41 @@ def _in_time_order(packets: Packets) -> Ints:
     return rows
 
 
-def _incarnations(flow: Ints, flows: int, opening: Ints, seq: Ints) -> tuple[Ints, int]:
-    """The packets' connections: addresses and ports are new ones once reopened with another sequence number."""
+def _find_reopenings(flow: Ints, upward: Bools, seq: Ints, opening: Ints, answering: Ints) -> Ints:
+    """The SYNs with which addresses and ports are opened again: those with another sequence number.
+
+    A SYN of the other side is none if both sides answer with the numbers of their own SYNs: they opened at once.
+
+    Args:
+        flow: of each packet.
+        upward: its direction.
+        seq: its sequence number.
+        opening: the rows of the SYNs.
+        answering: the rows of the SYN-ACKs.
+    """
     order = opening[np.argsort(flow[opening], kind="stable")]
     again = (flow[order][1:] == flow[order][:-1]) & (seq[order][1:] != seq[order][:-1])
-    reopening = order[1:][again]
+    own, _ = factorise(
+        *(np.concatenate((each[order], each[answering])) for each in (flow, upward.astype(np.int64), seq))
+    )
+    is_met = np.isin(own[: len(order)], own[len(order) :])
+    special = np.isin(flow[order], flow[order][is_met])
+    reopening = order[1:][again & ~special[1:]].tolist()
+    number, begun, current = -1, False, dict[bool, int]()
+    for row, met in zip(order[special].tolist(), is_met[special].tolist(), strict=True):
+        side = bool(upward[row])
+        if flow[row] != number:
+            number, begun, current = flow[row], met, {side: seq[row]}
+        elif side not in current and begun and met:
+            current[side] = seq[row]
+        elif current.get(side) != seq[row]:
+            begun, current = met, {side: seq[row]}
+            reopening.append(row)
+    return np.array(reopening, np.int64)
+
+
+def _incarnations(flow: Ints, flows: int, reopening: Ints) -> tuple[Ints, int]:
+    """The packets' connections: addresses and ports are new ones from each of some packets on."""
     if not len(reopening):
         return flow, flows
     keys = np.sort(flow[reopening] * len(flow) + reopening)

@@ -17,12 +17,13 @@ from metrics.pcap.link_layers import ANY_IP, ETHERTYPE_IPV4, ETHERTYPE_IPV6, str
 from metrics.pcap.records import MID, OTHER_HOST, RX, TX, Records
 from metrics.pcap.walk import Bools, Bytes, Ints, as_slice, big_endian_16, gather
 
-NOT_UNDERSTOOD, TCP, OTHER_IP, FRAGMENT = 0, 1, 2, 3
+NOT_UNDERSTOOD, TCP, OTHER_IP, FRAGMENT, UDP = range(5)
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 IPV6_BASE = 1 << 32
 """Addresses are integers: an IPv4 address its value, an IPv6 address this plus its index in ``Packets.ipv6``."""
 
 _PROTO_TCP, _PROTO_UDP = 6, 17
+_UDP_BYTES = 8
 _CHUNK = 1 << 14  # rows decoded at a time: their headers and columns stay in the processor's cache
 _IPV6_EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options: 8 bytes and more, length in the second one
 _IPV6_FRAGMENT = 44
@@ -55,7 +56,7 @@ _TCP_HEADER = np.dtype(
 class Columns:
     """The decoded columns of packets; -1 where a packet has no such field."""
 
-    nature: npt.NDArray[np.int8]  # TCP, OTHER_IP, FRAGMENT, NOT_UNDERSTOOD
+    nature: npt.NDArray[np.int8]  # TCP, UDP, OTHER_IP, FRAGMENT, NOT_UNDERSTOOD
     src: Ints
     dst: Ints
     src_port: npt.NDArray[np.int32]
@@ -66,7 +67,7 @@ class Columns:
     ack: Ints
     window: npt.NDArray[np.int32]
     ip_bytes: npt.NDArray[np.int32]
-    payload_bytes: npt.NDArray[np.int32]
+    payload_bytes: npt.NDArray[np.int32]  # of TCP and UDP; 0 of others
     payload_start: Ints  # where the payload starts in the file
     identity: Ints  # a hash of an IPv4 packet's first bytes, the same wherever the packet was seen (``identify``)
 
@@ -252,6 +253,9 @@ def _decode_transport(
     udp = np.flatnonzero((proto == _PROTO_UDP) & ~fragment & (at + 4 <= end))
     columns.src_port[out[udp]] = big_endian_16(data, at[udp])
     columns.dst_port[out[udp]] = big_endian_16(data, at[udp] + 2)
+    udp = udp[at[udp] + _UDP_BYTES <= ip_end[udp]]
+    columns.nature[out[udp]] = UDP
+    columns.payload_bytes[out[udp]] = ip_end[udp] - at[udp] - _UDP_BYTES
     tcp = np.flatnonzero((proto == _PROTO_TCP) & ~fragment & (at + 20 <= end) & (at + 20 <= ip_end))
     at, ip_end = at[tcp], ip_end[tcp]
     header = gather(data, at, _TCP_HEADER)

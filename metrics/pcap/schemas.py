@@ -35,7 +35,8 @@ PACKETS: Final = pa.schema(
         ("pcap_off", _INT64),  # of the record, so that a number can be traced back to its bytes
     ]
 )
-"""A record of a capture. What stands in a TCP header is null where the packet has none (ports: nor UDP's)."""
+"""A record of a capture. What stands in a TCP header is null where the packet has none (ports and payload: nor
+UDP's)."""
 
 CONNS: Final = pa.schema(
     [
@@ -65,8 +66,9 @@ CONNS: Final = pa.schema(
         ("orig_tap", _STRING),  # where the originator's packets were seen: "tx" = the vantage is the originator
     ]
 )
-"""A TCP connection as one host saw it, in Zeek's names with ``_`` for ``.``: two rows a connection when both ends
-record. ``uid`` is the same at both (it hashes the addresses, ports and the originator's initial sequence number)."""
+"""A TCP connection or a UDP flow (``datagrams``) as one host saw it, in Zeek's names with ``_`` for ``.``: two rows a
+connection when both ends record. ``uid`` is the same at both (it hashes the addresses, ports and the originator's
+initial sequence number). Of UDP, a flow is open when both sides have sent, and nothing closes it."""
 
 FRAMES: Final = pa.schema(
     [
@@ -127,12 +129,15 @@ WIRE: Final = pa.schema(
         ("wire_bytes", _INT64),
         ("payload_bytes", _INT64),  # TCP payload seen for the first time at this vantage
         ("retx_bytes", _INT64),  # TCP payload seen before
-        ("header_bytes", _INT64),  # link, IP and TCP headers of packets with TCP payload
+        ("header_bytes", _INT64),  # link, IP and TCP or UDP headers of packets with TCP payload, or of UDP
         ("pure_ack_bytes", _INT64),  # whole packets of TCP without payload (SYN, FIN and RST too)
-        ("other_bytes", _INT64),  # whole packets of anything else: ICMP, UDP, fragments, what is not understood
+        ("datagram_bytes", _INT64),  # UDP payload
+        ("other_bytes", _INT64),  # whole packets of anything else: ICMP, fragments, what is not understood
     ]
 )
-"""Bytes a host, tap and second. Invariant: wire = payload + retx + header + pure_ack + other, to the byte."""
+"""Bytes a host, tap and second.
+
+Invariant: wire = payload + retx + header + pure_ack + datagram + other, to the byte."""
 
 CROSSINGS: Final = pa.schema(
     [
@@ -142,6 +147,7 @@ CROSSINGS: Final = pa.schema(
         ("is_tx", _BOOL),  # whether it left the host that recorded it; false = it arrived there
         ("identity", _INT64),  # the same at both taps (``metrics.pcap.headers``)
         ("wire_bytes", _INT64),
+        ("payload_bytes", _INT64),  # of TCP or UDP
     ]
 )
 """An IPv4 packet that left its source or arrived at its destination: what tells how long its way was."""

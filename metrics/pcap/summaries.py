@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from metrics.pcap.flows import ORIG, RESP, Segments, TcpConnections, factorise, first_of
-from metrics.pcap.headers import ACK, FIN, FRAGMENT, NOT_UNDERSTOOD, OTHER_IP, RST, SYN, TCP, Packets
+from metrics.pcap.headers import ACK, FIN, FRAGMENT, NOT_UNDERSTOOD, OTHER_IP, RST, SYN, TCP, UDP, Packets
 from metrics.pcap.records import TAPS, Interface, host_column
 from metrics.pcap.schemas import CAPTURES, CONNS, WIRE
 from metrics.pcap.sightings import SECOND_NS
@@ -146,10 +146,11 @@ def account_wire(packets: Packets, connections: TcpConnections, streams: Streams
     second = (records.ts_ns - origin_ns) // SECOND_NS
     group, count = factorise(packets.host, packets.tap, second)
     first = first_of(group, count)
-    kind = np.where(columns.nature == TCP, columns.payload_bytes > 0, 2)  # a pure ACK, with payload, something else
-    of_kind = _total(3 * group + kind, records.wire_bytes, 3 * count).reshape(-1, 3)
-    pure_ack_bytes, with_payload, other_bytes = of_kind.T
-    payload_bytes = _total(group, columns.payload_bytes, count)
+    is_tcp, is_udp = columns.nature == TCP, columns.nature == UDP
+    kind = np.select([is_tcp, is_udp], [columns.payload_bytes > 0, 3], 2)  # a pure ACK, with payload, others, UDP
+    of_kind = _total(4 * group + kind, records.wire_bytes, 4 * count).reshape(-1, 4)
+    pure_ack_bytes, with_payload, other_bytes, of_udp = of_kind.T
+    payload_bytes, datagram_bytes = (_total(group, columns.payload_bytes * own, count) for own in (is_tcp, is_udp))
     new_bytes = _total(group[connections.segments.row[streams.payload]], streams.new_bytes, count)
     rows: dict[str, object] = {
         "vantage_host": host_column(packets.host[first]),
@@ -159,8 +160,9 @@ def account_wire(packets: Packets, connections: TcpConnections, streams: Streams
         "wire_bytes": of_kind.sum(1),
         "payload_bytes": new_bytes,
         "retx_bytes": payload_bytes - new_bytes,
-        "header_bytes": with_payload - payload_bytes,
+        "header_bytes": with_payload - payload_bytes + of_udp - datagram_bytes,
         "pure_ack_bytes": pure_ack_bytes,
+        "datagram_bytes": datagram_bytes,
         "other_bytes": other_bytes,
     }
     return _table(rows, WIRE)
@@ -184,7 +186,7 @@ class InterfaceCounts:
     def __init__(self, count: int) -> None:
         self._first_ns = np.full(count, _NEVER)
         self._last_ns = np.full(count, np.iinfo(np.int64).min)
-        self._natures = np.zeros((count, 4), np.int64)
+        self._natures = np.zeros((count, 5), np.int64)
         self._no_stream = np.zeros(count, np.int64)
 
     def add(self, packets: Packets, connections: TcpConnections, streams: Streams) -> None:
@@ -219,7 +221,7 @@ class InterfaceCounts:
             "truncated": [capture.unread_bytes > 0] * len(chosen),
             "unread_bytes": [capture.unread_bytes] * len(chosen),
             "n_tcp": natures[:, TCP],
-            "n_other_ip": natures[:, OTHER_IP],
+            "n_other_ip": natures[:, [OTHER_IP, UDP]].sum(1),
             "n_fragments": natures[:, FRAGMENT],
             "n_not_understood": natures[:, NOT_UNDERSTOOD],
             "n_no_stream": self._no_stream[chosen],

@@ -9,11 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.pcap.controls import find_controls
+from metrics.pcap.datagrams import summarise_flows
 from metrics.pcap.divided import CapturePart
 from metrics.pcap.files import Capture, open_capture, read_bytes
 from metrics.pcap.flows import TcpConnections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
-from metrics.pcap.headers import IPV6_BASE, TCP, Packets, address_text, decode
+from metrics.pcap.headers import IPV6_BASE, TCP, UDP, Packets, address_text, decode
 from metrics.pcap.records import MID, TAPS, TX, Records, Selection, host_column
 from metrics.pcap.schemas import CROSSINGS, PACKETS, SCHEMAS, TRACED
 from metrics.pcap.sightings import sight
@@ -149,7 +150,10 @@ def _read_piece(
     if "packets" in reading.tables:
         yield "packets", _packets_table(packets, source, _retransmitted(packets, connections, streams))
     if "conns" in reading.tables:
-        yield "conns", summarise_connections(connections, streams, packets)
+        yield (
+            "conns",
+            pa.concat_tables([summarise_connections(connections, streams, packets), summarise_flows(packets)]),
+        )
     if "crossings" in reading.tables:
         yield "crossings", _crossings_table(packets)
     if "wire" in reading.tables:
@@ -197,6 +201,7 @@ def _packets_table(packets: Packets, source: Capture, is_retx: npt.NDArray[np.bo
     records, columns = packets.records, packets.columns
     count = len(records)
     no_tcp, no_ports = columns.nature != TCP, columns.src_port < 0
+    no_payload = no_tcp & (columns.nature != UDP)
     arrays = {
         "ts_ns": pa.array(records.ts_ns),
         "host": host_column(packets.host),
@@ -210,7 +215,7 @@ def _packets_table(packets: Packets, source: Capture, is_retx: npt.NDArray[np.bo
         "seq": pa.array(columns.seq, mask=no_tcp),
         "ack": pa.array(columns.ack, mask=no_tcp),
         "window": pa.array(columns.window, mask=no_tcp),
-        "payload_bytes": pa.array(columns.payload_bytes.astype(np.int64), mask=no_tcp),
+        "payload_bytes": pa.array(columns.payload_bytes.astype(np.int64), mask=no_payload),
         "wire_bytes": pa.array(records.wire_bytes),
         "cap_bytes": pa.array(records.cap_bytes),
         "is_retx": pa.nulls(count, pa.bool_()) if is_retx is None else pa.array(is_retx, mask=no_tcp),
@@ -224,7 +229,7 @@ def _crossings_table(packets: Packets) -> pa.Table:
     """The IPv4 packets of which it is known whether they left or arrived."""
     columns, records = packets.columns, packets.records
     known = np.flatnonzero((packets.tap != MID) & (columns.src >= 0) & (columns.src < IPV6_BASE))
-    found = {name: getattr(columns, name)[known] for name in ("src", "dst", "identity")}
+    found = {name: getattr(columns, name)[known] for name in ("src", "dst", "identity", "payload_bytes")}
     found |= {"ts_ns": records.ts_ns[known], "wire_bytes": records.wire_bytes[known]}
     found["is_tx"] = packets.tap[known] == TX
     return pa.table([pa.array(found[name]) for name in CROSSINGS.names], schema=CROSSINGS)

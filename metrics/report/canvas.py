@@ -43,8 +43,8 @@ PALETTE: Final = {
 }
 """Every colour of a figure, on a light page and on a dark one. Figures are drawn in the light ones."""
 
-BLUE, ORANGE, GREEN, RED, GREY, PURPLE, MUSTARD, PALE = (
-    PALETTE[name][0] for name in ("blue", "orange", "green", "red", "grey", "purple", "mustard", "pale")
+BLUE, ORANGE, GREEN, RED, GREY, PURPLE, MUSTARD, PALE, BROWN = (
+    PALETTE[name][0] for name in ("blue", "orange", "green", "red", "grey", "purple", "mustard", "pale", "brown")
 )
 PAPER, SHADE, LAND, COAST = (PALETTE[name][0] for name in ("paper", "shade", "land", "coast"))
 

@@ -44,14 +44,15 @@ _EARLIER_ABILITIES = {"emulated": ("shape", "capture", "probe", "certify"), "sim
 """What the analysis asks of testbeds whose manifests do not say it, by name."""
 
 
-class Placement(Struct, frozen=True):
-    """Where a node runs: its host (index into the underlay), machine, and addresses."""
+class Placement(Struct, frozen=True, omit_defaults=True):
+    """Where a node runs: its host (index into the underlay), machine, and addresses. And its implementation, if any."""
 
     node: NodeNumber
     host: NodeNumber
     machine: str
     wan_ip: str
     ctl_ip: str
+    implementation: str = ""
 
 
 class _Workload(Struct, frozen=True):
@@ -312,14 +313,16 @@ class Scope(Struct, frozen=True):
     Attributes:
         network: whether delays, losses and rates were those that the experiment asked for.
         machine: whether the machine was fast enough.
-        frames: whether traces, captures and tables tell the same of frames and connections.
+        frames: whether traces, captures and tables tell the same of frames.
         deliveries: whether the workload was carried out, and deliveries are those that it calls for.
+        packets: whether captures have every packet, and the connections that traces tell of.
     """
 
     network: Judged
     machine: Judged
     frames: Judged
     deliveries: Judged
+    packets: Judged = "not applicable"
 
 
 class Record(Struct, frozen=True):

@@ -42,7 +42,8 @@ PROVEN: Final = schema_of("""
 def wire_connections(staged: pa.Table, nodes: pa.Table) -> pa.Table:
     """The two ends of every connection, by the captures alone: from both SYNs to the first FIN or RST.
 
-    One that nothing closed ends with its last packet. Columns (``CONNECTED``): node, peer, from_ns, to_ns, and
+    One that nothing closed ends with its last packet. A UDP flow begins when both sides have sent. Columns
+    (``CONNECTED``): node, peer, from_ns, to_ns, and
 
     * sure_from_ns: from then on the node knows a link that lasts, or has refused it;
     * sure_to_ns: until then it knows it; a ``Bye`` may have come ``TOLD`` before the first FIN, which was lost. Null

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from metrics.checks.evidence import Matching, Outcome
 from metrics.executors import Executor
+from metrics.pcap.datagrams import PROTO_UDP
 from metrics.pcap.schemas import CONNS
 from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
@@ -48,7 +49,7 @@ def weigh_streams(
 
 def _weigh_share(staging: Place, incomplete: Sequence[int], cut: pa.Table, share: Share) -> Completeness:
     streams = read_bucket(staging / "streams", None, share)
-    conns = read_bucket(staging / "wire" / "conns", CONNS, share)
+    conns = read_bucket(staging / "wire" / "conns", CONNS, share, where=pc.field("proto") != PROTO_UDP)
     coverage = cover_streams(of_whole_traces(streams, incomplete), conns, cut)
     return Completeness(coverage, match_connections(streams, conns, cut))
 

@@ -1,4 +1,4 @@
-"""The ``conns`` table: one row per TCP connection, each direction's figures from its own sender's end."""
+"""The ``conns`` table: one row per TCP connection or UDP flow, each direction's figures from its own sender's end."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ from metrics.tables.columns import Column, Groups, conform, find, group_rows, nu
 from metrics.tables.schemas import arrow_schema
 
 CONNS: Final = arrow_schema("conns")
-_IDENTITY: Final = ("conn", "id_orig_h", "id_orig_p", "id_resp_h", "id_resp_p", "conn_state", "history")
+_IDENTITY: Final = ("conn", "proto", "id_orig_h", "id_orig_p", "id_resp_h", "id_resp_p", "conn_state", "history")
 _ORIG: Final = ("orig_bytes", "orig_pkts", "orig_ip_bytes", "orig_retx_bytes")
 _RESP: Final = ("resp_bytes", "resp_pkts", "resp_ip_bytes", "resp_retx_bytes")
 

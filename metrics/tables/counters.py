@@ -16,6 +16,7 @@ from metrics.checks.evidence import Counters
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.pcap.walk import Ints
+from metrics.reported import DUPLICATE, RELAY, find_missing
 from metrics.rundir import RunDir
 from metrics.samples import read_samples
 from metrics.storage import Place
@@ -34,6 +35,9 @@ COUNTED: Final = {
 """The counters of peers, by the event that each counts. A crash ends the process, so they begin at 0 again."""
 
 _EVENTS: Final = pa.array(COUNTED)
+_NEEDS: Final = {"duplicate": DUPLICATE, "relay": RELAY}
+"""The events that not all programs report."""
+
 _COLUMNS: Final = ["event", "node", "ts_ns"]
 _NEVER: Final = np.iinfo(np.int64).min
 
@@ -85,7 +89,9 @@ def weigh_counters(
     interval_ns = round(run.experiment["prometheus"]["scrape_interval_s"] / run.manifest.time_dilation * 1e9)
     sources = CounterSources(staging / "told", staging / "further", at_ns, interval_ns)
     counted = add_tallies(executor.map(partial(count_events, sources), all_shares(buckets)))
-    return judge_counters(scrapes, counted, len(_EVENTS) * len(comparable))
+    missing = find_missing(run)
+    reported = [event for event in COUNTED if _NEEDS.get(event) not in missing]
+    return judge_counters(scrapes, counted, len(reported) * len(comparable))
 
 
 def read_last(run: RunDir) -> dict[int, Scrape] | Absent:

@@ -18,6 +18,7 @@ from metrics.tables import shares
 from metrics.tables.buckets import bucket_dataset, read_bucket
 from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.earliest import EARLIEST
 from metrics.tables.groups import Subscribers
 from metrics.tables.published import PUBLISHED
 from metrics.tables.schemas import arrow_schema
@@ -37,6 +38,7 @@ class DeliverySources:
     transmissions: Place  # ``condensed.TRANSMISSIONS``, in buckets
     interests: Place  # ``interests.INTERESTS``
     published: Place  # ``published.build_published``, a part per share
+    earliest: Place  # ``earliest.EARLIEST``, in buckets
     pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms
     incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
     captured: bool  # whether captures say what reached a host
@@ -55,13 +57,13 @@ def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]
         The tables of some messages with at most ``PIECE_ROWS`` events, copies and subscribers, or of one message.
     """
     messages, interests = read_bucket(sources.published, PUBLISHED, share), read_parquet(sources.interests)
-    staged = ((sources.told, TOLD), (sources.transmissions, TRANSMISSIONS))
+    staged = ((sources.told, TOLD), (sources.transmissions, TRANSMISSIONS), (sources.earliest, EARLIEST))
     rows = sum(bucket_dataset(path, schema, share).count_rows() for path, schema in staged)
     several = _plan_pieces(messages, interests, rows)
     for some in several:
         where = pc.field("message_id").isin(some["message_id"].combine_chunks()) if len(several) > 1 else None
-        told, copies = (read_bucket(path, schema, share, where=where) for path, schema in staged)
-        yield _build_piece(sources, some, interests, told, copies)
+        told, copies, bounds = (read_bucket(path, schema, share, where=where) for path, schema in staged)
+        yield _build_piece(sources, some, interests, told, copies, bounds)
 
 
 def _plan_pieces(messages: pa.Table, interests: pa.Table, rows: int) -> list[pa.Table]:
@@ -83,7 +85,12 @@ def _plan_pieces(messages: pa.Table, interests: pa.Table, rows: int) -> list[pa.
 
 
 def _build_piece(
-    sources: DeliverySources, messages: pa.Table, interests: pa.Table, told: pa.Table, copies: pa.Table
+    sources: DeliverySources,
+    messages: pa.Table,
+    interests: pa.Table,
+    told: pa.Table,
+    copies: pa.Table,
+    bounds: pa.Table,
 ) -> dict[str, Rows]:
     row, node, topic = _expected(messages, interests)
     asked = messages.take(pa.array(row))
@@ -92,6 +99,7 @@ def _build_piece(
     columns |= {"node": key[1], "topic": pa.array(topic)}
     columns |= _handed_on(told, key)
     columns |= _arrived(copies, key)
+    columns["earliest_ns"] = bounds["earliest_ns"].take(find([bounds["message_id"], bounds["node"]], key))
     columns["known"] = _known(sources, columns, copies, key)
     columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", asked["publisher"], key[1], asked["publish_ns"])
     columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
@@ -190,6 +198,7 @@ def _delays(columns: dict[str, Column], wire_send_ns: pa.Array) -> dict[str, Col
     on_wire_ms = _milliseconds(wire_send_ns, columns["wire_recv_ns"])
     return {
         "latency_ms": latency_ms,
+        "least_latency_ms": _milliseconds(columns["publish_ns"], columns["earliest_ns"]),
         "wire_latency_ms": pc.if_else(pc.is_valid(columns["delivered_ns"]), on_wire_ms, nothing),
         "stretch": pc.divide(latency_ms, pc.if_else(pc.greater(direct_ms, 0), direct_ms, nothing)),
     }

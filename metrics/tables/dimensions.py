@@ -40,6 +40,7 @@ def build_nodes(
                 "wan_ip": place.wan_ip,
                 "up_at_start": up[place.node],
                 "adversary": behaviours.get(place.node),
+                "implementation": place.implementation or None,
             }
         )
     return pa.Table.from_pylist(rows, arrow_schema("nodes"))

@@ -18,6 +18,7 @@ from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
+from metrics.reported import LINK, find_missing
 from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
@@ -43,6 +44,7 @@ class Found(NamedTuple):
     messages: MessageEvidence
     hops: HopEvidence
     transits: parts.Transits | Absent | None
+    bounds: parts.Bounds | Absent | None
     links: parts.Links | None
     host_captures: HostCaptures | None
     accounts: AccountEvidence
@@ -146,8 +148,9 @@ def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
     """The parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
-        names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
-        absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links", *_BY_NODE), uncaptured)
+        names = ("frame_sets", "coverage", "connections", "captures", "delays", "bounds", "inside", "transits")
+        others = ("identity", "send", "receive", "links", "connected", *_BY_NODE)
+        absent: dict[str, Any] = dict.fromkeys((*names, *others), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
     assert found.completeness is not None and found.identity is not None, "tasks weigh them where there are captures"
     return {
@@ -156,16 +159,25 @@ def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
         **found.completeness._asdict(),
         "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
         "delays": found.messages.delays,
+        "bounds": found.bounds,
         "inside": found.messages.inside,
         "transits": found.transits,
         "identity": found.identity,
         "send": found.hops.send,
         "receive": found.hops.receive,
         "links": found.links,
+        "connected": _connected(run, found.links),
         "node_sends": found.hops.node_sends,
         "node_receives": found.hops.node_receives,
         "node_handlings": found.accounts.handling,
     }
+
+
+def _connected(run: RunDir, links: parts.Links | None) -> parts.Matching | Absent:
+    if LINK in find_missing(run):
+        return Absent("the program does not report its links (peer.says)")
+    assert links is not None, "the run has captures"
+    return links.connected
 
 
 def lacks_captures(run: RunDir) -> Absent | None:

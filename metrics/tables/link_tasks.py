@@ -10,11 +10,13 @@ from functools import partial
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec.structs import astuple
 
 from metrics.changes import PairChanges
 from metrics.checks.evidence import LinkFrames, Links, Matching
 from metrics.executors import Executor
+from metrics.pcap.datagrams import PROTO_UDP
 from metrics.pcap.schemas import CONNS as CAPTURED
 from metrics.pcap.schemas import CONTROLS
 from metrics.reported import FRAME, GRAFT, Missing, hide_columns
@@ -112,6 +114,8 @@ def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
     copies = _read_part(sources.staging / "copies", share)
     proven = agreement.proven_links(copies, read_parquet(sources.staging / "interests"))
     staged = read_bucket(sources.staging / "wire" / "conns", CAPTURED, share)
+    if FRAME not in sources.missing:  # links of Python peers are TCP connections
+        staged = staged.filter(pc.not_equal(staged["proto"], PROTO_UDP))
     nodes = read_parquet(sources.staging / "nodes.parquet").combine_chunks()
     by_node = {
         "ends": (ends, "node"),

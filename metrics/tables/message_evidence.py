@@ -35,11 +35,11 @@ from metrics.totals import CopyCounts, DeliveryCounts, MessageTotals, RowCount
 
 Milliseconds = npt.NDArray[np.float64]
 
-_KEPT: Final = {"latency_ms": 1e6, "direct_delay_ms": 1.0, "stretch": 1.0, "hops": 1.0}
+_KEPT: Final = {"latency_ms": 1e6, "least_latency_ms": 1.0, "direct_delay_ms": 1.0, "stretch": 1.0, "hops": 1.0}
 """The distributions of ``MessageTotals``, and by what the values of their runs are divided."""
 
 _DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
-_DELIVERED: Final = ("hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
+_DELIVERED: Final = ("least_latency_ms", "hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
 _MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
 _COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "tap_tx_ns", "d_tcp_ns")
 _LEAVING: Final = ("tap_tx_ns", "log_send_ns")
@@ -145,7 +145,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
         "hops": numbers(honest["hops"].drop_null()),
         "lag": lag_ns,
         "inside": inside_ms,
-        **{name: honest[name].drop_null().to_numpy() for name in ("direct_delay_ms", "stretch")},
+        **{name: honest[name].drop_null().to_numpy() for name in ("least_latency_ms", "direct_delay_ms", "stretch")},
     }
     return Weighed(
         counts=RowCounts(

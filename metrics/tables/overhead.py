@@ -13,6 +13,7 @@ from metrics.executors import Executor
 from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.walk import Ints
+from metrics.reported import Missing, hide_columns
 from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import codes, conform, group_rows, holds, numbers, says
@@ -30,29 +31,35 @@ CLASSES: Final = schema_of("""
 """Stream bytes by sender, second, kind and use; there may be several rows of each."""
 
 FRAME_CLASSES = ("first_payload_bytes", "duplicate_payload_bytes", "framing_bytes", "control_bytes")
+OPAQUE = "opaque_bytes"
 PACKET_CLASSES = ("retransmitted_bytes", "ack_bytes", "header_bytes", "other_bytes")
+CLASS_COLUMNS = (*FRAME_CLASSES, OPAQUE, *PACKET_CLASSES)
+"""The columns of ``overhead`` that add up to the bytes on the wire."""
 
 _PACKETS: Final = {
     "wire_bytes": "wire_bytes",
-    "payload_bytes": "payload_bytes",
+    "stream_bytes": "payload_bytes",
+    "datagram_bytes": "datagram_bytes",
     "retransmitted_bytes": "retx_bytes",
     "ack_bytes": "pure_ack_bytes",
     "header_bytes": "header_bytes",
-    "strange_bytes": "other_bytes",
+    "other_bytes": "other_bytes",
 }
 
 
-def build_share(staging: Place, nodes_by_host: list[int], share: Share) -> dict[str, Rows]:
+def build_share(staging: Place, nodes_by_host: list[int], missing: Missing, share: Share) -> dict[str, Rows]:
     """Return a share of the seconds of the tables ``overhead`` and ``control``.
 
     Args:
         staging: with ``wire`` of the captures and ``classes`` (``CLASSES``), in buckets of seconds.
         nodes_by_host: the node of every host.
+        missing: what the peers do not report.
         share: which seconds.
     """
     wire = read_bucket(staging / "wire" / "wire", SCHEMAS["wire"], share)
     classes = read_bucket(staging / "classes", CLASSES, share)
-    return {"overhead": build_overhead(classes, wire, nodes_by_host), "control": build_control(classes)}
+    sums = build_overhead(classes, wire, nodes_by_host)
+    return {"overhead": hide_columns(sums, missing), "control": build_control(classes)}
 
 
 def weigh_identity(executor: Executor, overhead: Place, buckets: int) -> Outcome:
@@ -68,9 +75,9 @@ def weigh_identity(executor: Executor, overhead: Place, buckets: int) -> Outcome
 
 def _compare(overhead: Place, share: Share) -> Outcome:
     rows = read_bucket(overhead, OVERHEAD, share)
-    wire_bytes, other_bytes = numbers(rows["wire_bytes"]), numbers(rows["other_bytes"])
-    total = np.sum([numbers(rows[name]) for name in (*FRAME_CLASSES, *PACKET_CLASSES)], axis=0)
-    error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
+    wire_bytes, opaque_bytes = numbers(rows["wire_bytes"]), numbers(rows[OPAQUE])
+    total = np.sum([numbers(rows[name]) for name in CLASS_COLUMNS], axis=0)
+    error = np.abs(total - wire_bytes) + np.maximum(-opaque_bytes, 0)
     return Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
 
 
@@ -117,7 +124,7 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 
 
 def build_overhead(classes: pa.Table, wire: pa.Table, nodes_by_host: Sequence[int]) -> pa.Table:
-    """The ``overhead`` table. Stream bytes in no known frame go to ``other_bytes``.
+    """The ``overhead`` table. Payload of TCP or UDP in no known frame is in ``opaque_bytes``.
 
     Args:
         classes: ``frame_classes``.
@@ -143,7 +150,7 @@ def build_overhead(classes: pa.Table, wire: pa.Table, nodes_by_host: Sequence[in
     sums = {name: _sums(of_frames, each, len(found)) for name, each in zip(FRAME_CLASSES, values, strict=True)}
     located = np.sum(list(sums.values()), axis=0)
     sums |= {name: _sums(of_packets, numbers(wire[column]), len(found)) for name, column in _PACKETS.items()}
-    sums["other_bytes"] = sums["strange_bytes"] + sums["payload_bytes"] - located
+    sums[OPAQUE] = sums["stream_bytes"] + sums["datagram_bytes"] - located
     columns = {name: found[name] for name in found.column_names}
     return conform(columns | {name: pa.array(each) for name, each in sums.items()}, OVERHEAD)
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from metrics.adversaries import read_adversaries, read_behaviours
 from metrics.changes import PairChanges, read_changes
 from metrics.checks import check_run
-from metrics.checks.evidence import Links, Outcome, Transits
+from metrics.checks.evidence import Bounds, Links, Outcome, Transits
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.host_captures import compare_captures
@@ -44,6 +44,7 @@ from metrics.tables.bottleneck_replay import replay_bottlenecks
 from metrics.tables.bottlenecks import Crossed
 from metrics.tables.completeness import Completeness, weigh_streams
 from metrics.tables.condensed import build_and_condense
+from metrics.tables.earliest import EarliestSources, find_earliest
 from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
@@ -102,6 +103,7 @@ class Pipeline:
     def _build(self) -> None:
         """Each line needs the tables of those above it."""
         in_parallel(hops=self._save_hops, links=self._save_links, pairs=self._save_pairs)
+        self._find_earliest()
         in_parallel(
             deliveries=self._save_deliveries,
             conns=self._save_conns,
@@ -199,6 +201,22 @@ class Pipeline:
         sorted_values = self._staging / "weighed-transits"
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
+    def _find_earliest(self) -> None:
+        """When packets could have brought each delivery, if the way of each packet is known."""
+        target = self._staging / "earliest"
+        if not isinstance(self.transits, Transits):
+            target.mkdir()
+            self.bounds: Bounds | Absent | None = self.transits
+            return
+        sources = EarliestSources(
+            published=self._staging / "published",
+            told=self._staging / "told",
+            transits=self._staging / "transits",
+            nodes=1 + max(self._run.nodes),
+            buckets=self._buckets,
+        )
+        self.bounds = find_earliest(self._executor, sources, target)
+
     def _save_deliveries(self) -> None:
         if self._transmissions.name == "reported":
             self._write(partial(build_reported, self._staging), "reported")
@@ -207,6 +225,7 @@ class Pipeline:
             transmissions=self._transmissions,
             interests=self._staging / "interests",
             published=self._staging / "published",
+            earliest=self._staging / "earliest",
             pairs=self._pairs,
             incomplete=tuple(self._staged.incomplete),
             captured=bool(self._run.captures),
@@ -373,6 +392,7 @@ class Pipeline:
             messages=self.messages,
             hops=self.hops,
             transits=self.transits,
+            bounds=self.bounds,
             links=self.links,
             host_captures=self.host_captures,
             accounts=self.accounts,
@@ -399,7 +419,8 @@ class Pipeline:
             self._save_small(name, [hide_values(row, self._missing) for row in parts])
 
     def _save_overhead(self) -> None:
-        self._write(partial(overhead.build_share, self._staging, self._run.nodes_by_host), "overhead", "control")
+        make = partial(overhead.build_share, self._staging, self._run.nodes_by_host, self._missing)
+        self._write(make, "overhead", "control")
 
     # ---------------------------------------------------------------------------------------------- files
 

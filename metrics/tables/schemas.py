@@ -12,16 +12,17 @@ from metrics.storage.parquet import read_footer
 _COLUMNS: Final = {
     "nodes": """
         node int, host int, host_name string, city string, country string, latitude double, longitude double,
-        machine string, wan_ip string, up_at_start boolean, adversary string
+        machine string, wan_ip string, up_at_start boolean, adversary string,
+        implementation string
     """,
     "subscriptions": "node int, topic bigint, from_ns bigint, to_ns bigint, to_end boolean, due_ns bigint",
     "instances": "node int, instance int, from_ns bigint, to_ns bigint, to_end boolean",
     "conns": """
-        uid string, conn string, ts_ns bigint, duration_ns bigint, id_orig_h string, id_orig_p int, id_resp_h string,
-        id_resp_p int, orig_node int, resp_node int, conn_state string, history string, orig_bytes bigint,
-        resp_bytes bigint, missed_bytes bigint, orig_pkts bigint, orig_ip_bytes bigint, resp_pkts bigint,
-        resp_ip_bytes bigint, orig_retx_bytes bigint, resp_retx_bytes bigint, n_frames bigint, n_topics bigint,
-        n_logical_links bigint
+        uid string, conn string, proto smallint, ts_ns bigint, duration_ns bigint, id_orig_h string, id_orig_p int,
+        id_resp_h string, id_resp_p int, orig_node int, resp_node int, conn_state string, history string,
+        orig_bytes bigint, resp_bytes bigint, missed_bytes bigint, orig_pkts bigint, orig_ip_bytes bigint,
+        resp_pkts bigint, resp_ip_bytes bigint, orig_retx_bytes bigint, resp_retx_bytes bigint, n_frames bigint,
+        n_topics bigint, n_logical_links bigint
     """,
     "frames": """
         uid string, conn string, direction string, vantage_host int, tap string, off bigint, len_bytes bigint,
@@ -37,8 +38,8 @@ _COLUMNS: Final = {
     """,
     "deliveries": """
         message_id bigint, topic bigint, publisher int, node int, publish_ns bigint, delivered_ns bigint,
-        latency_ms double, wire_latency_ms double, hops int, repeats bigint, copies bigint, direct_delay_ms double,
-        stretch double, known boolean
+        latency_ms double, wire_latency_ms double, least_latency_ms double, hops int, repeats bigint, copies bigint,
+        direct_delay_ms double, stretch double, known boolean
     """,
     "disclosures": "node int, subscriptions bigint, disclosed bigint, wrong bigint",
     "epochs": """
@@ -84,8 +85,8 @@ _COLUMNS: Final = {
     """,
     "overhead": """
         node int, second_ns bigint, first_payload_bytes bigint, duplicate_payload_bytes bigint, framing_bytes bigint,
-        control_bytes bigint, retransmitted_bytes bigint, ack_bytes bigint, header_bytes bigint, other_bytes bigint,
-        wire_bytes bigint
+        control_bytes bigint, opaque_bytes bigint, retransmitted_bytes bigint, ack_bytes bigint, header_bytes bigint,
+        other_bytes bigint, wire_bytes bigint
     """,
     "control": "node int, second_ns bigint, kind smallint, frames bigint, frame_bytes bigint",
     "churn_control": """

@@ -39,11 +39,11 @@ from topologies.model import UP
 
 TRANSITS: Final = schema_of("""
     src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint,
-    is_clear boolean, is_full boolean, is_through boolean
+    is_clear boolean, is_full boolean, is_through boolean, payload_bytes bigint
 """)
 """A packet between two nodes' hosts: when it left; when it was due at the destination's access link; when it arrived
 (null: it did not); whether it is certain which arrival is its own; whether it met a full queue at its source, or at a
-bottleneck; whether it crosses a bottleneck.
+bottleneck; whether it crosses a bottleneck; its payload of TCP or UDP.
 
 An arrival without departure has no ``sent_ns``."""
 
@@ -88,6 +88,7 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
         "is_clear": pa.array(is_clear),
         "is_full": pa.array(is_full),
         "is_through": pa.array(is_through),
+        "payload_bytes": sent["payload_bytes"],
     }
     unsent = {name: pa.nulls(len(others), TRANSITS.field(name).type) for name in TRANSITS.names}
     unsent |= {"src_node": others["src_node"], "dst_node": others["dst_node"], "came_ns": others["ts_ns"]}

@@ -198,8 +198,8 @@ def _execute(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     spec.parent.mkdir(exist_ok=True)
     spec.write_bytes(msgspec.json.encode(_document(place, orders, zero_ns)))
     trace = orders.folder / trace_file(place.node)
-    assert orders.agent.command is not None, "the caller asks only where there is one"
-    words = [_fill_in(word, node=str(place.node), spec=str(spec), trace=str(trace)) for word in orders.agent.command]
+    command = orders.agent.program_of(place.node).command
+    words = [_fill_in(word, node=str(place.node), spec=str(spec), trace=str(trace)) for word in command]
     time.sleep(max(0.0, Clock(orders.agent.time_dilation).left_s(zero_ns - orders.agent.warmup_ns)))
     os.execvp(words[0], words)
 

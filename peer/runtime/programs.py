@@ -65,8 +65,7 @@ class Setting(Struct, frozen=True):
     @property
     def words(self) -> list[str]:
         """The program and its arguments."""
-        assert self.agent.command is not None, "a peer is driven if it is a program"
-        return [word.replace("{node}", str(self.node)) for word in self.agent.command]
+        return [word.replace("{node}", str(self.node)) for word in self.agent.program_of(self.node).command]
 
 
 class Programs:
@@ -82,7 +81,8 @@ class Programs:
     """
 
     def __init__(self, setting: Setting, trace: TraceFile, failed: Callable[[ProgramError], None]) -> None:
-        self.events: dict[str, int] = {}
+        counted = {"publish", "deliver"} | {"duplicate"}.intersection(setting.agent.program_of(setting.node).says)
+        self.events: dict[str, int] = dict.fromkeys(sorted(counted), 0)
         self._setting = setting
         self._trace_file = trace
         self._failed = failed
@@ -190,7 +190,13 @@ class _Instance:
         self._expected = self._over = self._faulty = False
         clock, nodes = setting.clock, len(setting.agent.addresses)
         self._conversation = Conversation(
-            setting.node, topics, setting.agent.says, setting.messages, nodes, clock.now_ns(), clock.virtual_ns
+            setting.node,
+            topics,
+            setting.agent.program_of(setting.node).says,
+            setting.messages,
+            nodes,
+            clock.now_ns(),
+            clock.virtual_ns,
         )
         self._program = Program(setting.words, setting.environment, self._hear, self._fail)
         self._program.ended.add_done_callback(self._judge_end)

@@ -66,6 +66,13 @@ class PeerPlace(Struct, frozen=True):
     netns: str | None = None
 
 
+class ProgramSpec(Struct, frozen=True):
+    """Another program than the Python peer: its words, and what it reports besides publications and deliveries."""
+
+    command: tuple[str, ...]
+    says: tuple[str, ...]
+
+
 class AgentSpec(Struct, frozen=True):
     """``agent.json``: the peers of this machine and how to run them.
 
@@ -83,6 +90,8 @@ class AgentSpec(Struct, frozen=True):
         command: another program than the Python peer, with its arguments.
         events: how it tells what happens to its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``).
         says: what it reports besides publications and deliveries, if it reads lines.
+        programs: those of a mix of implementations, instead of ``command`` and ``says``.
+        assigned: which of them each node is, index = node.
         connect: how many other nodes it is told to connect to, if it reads lines.
         names: that of each node's place in the underlay, index = node, for its hosts file.
         agent_metrics: where the agent serves its own metrics.
@@ -102,6 +111,8 @@ class AgentSpec(Struct, frozen=True):
     command: tuple[str, ...] | None = None
     events: str = "trace"
     says: tuple[str, ...] = ()
+    programs: tuple[ProgramSpec, ...] = ()
+    assigned: tuple[int, ...] = ()
     connect: int = 4
     names: tuple[str, ...] = ()
     expected_final_state: str = "exited"
@@ -111,6 +122,11 @@ class AgentSpec(Struct, frozen=True):
     def drives(self) -> bool:
         """Whether the peers are processes that drive another program by lines."""
         return self.command is not None and self.events == "lines"
+
+    def program_of(self, node: int) -> ProgramSpec:
+        """Return the program of a node that is one."""
+        assert self.command is not None, "the caller asks only where there is one"
+        return self.programs[self.assigned[node]] if self.programs else ProgramSpec(self.command, self.says)
 
     @property
     def executes(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.tables.overhead import FRAME_CLASSES
 from tests.e2e.run_experiment import IN_PROCESS, ROOT, Finished, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -59,6 +60,12 @@ def check(done: Finished) -> dict[str, Any]:
     assert [reason for reason in done.summary["reasons"] if not speaks_of_load(reason)] == []
     headline = done.summary["headline"]
     assert headline["delivery_ratio"] > 0.9
+    parts = dict.fromkeys(("network", "machine", "packets", "deliveries"), "judged")
+    assert done.summary["scope"] == parts | {"frames": "not applicable"}
+    assert 0 < headline["least_delay_ms_p50"] <= headline["propagation_delay_ms_p50"]
+    overhead = pq.read_table(done.run_dir / "tables/overhead.parquet")
+    assert sum(overhead["opaque_bytes"].to_pylist()) > 0
+    assert {overhead[name].null_count for name in FRAME_CLASSES} == {len(overhead)}
     assert {state["state"] for state in done.manifest["final_states"]} == {"exited"}
     unknown = ("degree_mean", "view_size_total_mean", "diameter", "topics_partitioned", "control_bytes_per_peer_per_s")
     assert [headline[name] for name in (*unknown, "hops_p50")] == [None] * 6
@@ -86,3 +93,32 @@ def test_a_program_in_c_says_no_more_than_it_must(tmp_path: Path) -> None:
     headline = check(run(tmp_path, ["tcc", "-run", str(EXAMPLES / "flood.c")], []))
     assert headline["delivery_ratio"] == 1
     assert headline["duplicates_per_delivery"] is None
+
+
+LIES = {
+    "early": 'print("deliver", message_id, f"ts_ns={time.monotonic_ns() - 60_000_000}", flush=True)',
+    "silent": 'message_id % 2 or print("deliver", message_id, flush=True)',
+}
+"""How the example in Python reports deliveries if it lies."""
+
+
+def lying(lie: str) -> list[str]:
+    """The command of the example with a lie. A file in a temporary folder would be hidden from peers."""
+    text, honest = (EXAMPLES / "flood.py").read_text(), '"publish" if source is None else "deliver", message_id'
+    assert text.count(honest) == 1
+    told = f'print("publish", message_id, flush=True) if source is None else {lie}'
+    return ["python3", "-c", "import time\n" + text.replace(f"print({honest}, flush=True)", told)]
+
+
+def test_a_program_that_reports_deliveries_before_they_can_be_makes_the_run_invalid(tmp_path: Path) -> None:
+    done = run(tmp_path, lying(LIES["early"]), ["duplicate"])
+    assert done.summary["verdict"] == "invalid"
+    [reason] = [reason for reason in done.summary["reasons"] if "possible delays" in reason]
+    assert "deliveries came before packets could have brought the message" in reason
+
+
+def test_a_program_that_reports_half_of_its_deliveries_is_not_seen_to_lie(tmp_path: Path) -> None:
+    """docs/programs.md says so: they count as undelivered."""
+    done = run(tmp_path, lying(LIES["silent"]), ["duplicate"])
+    assert [reason for reason in done.summary["reasons"] if not speaks_of_load(reason)] == []
+    assert 0.3 < done.summary["headline"]["delivery_ratio"] < 0.7

@@ -15,7 +15,7 @@ from peer.runtime.children import descendants
 from peer.runtime.clock import UNDILATED
 from peer.runtime.program import ProgramError
 from peer.runtime.programs import Programs, Setting
-from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace, ProgramSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, JOINED, LEFT
 from tests.event_loop import run
@@ -59,6 +59,20 @@ def test_a_program_delivers_what_the_schedule_publishes(machine, language: str):
         assert m.trace(node)[-1].event == "stop"
         assert m.folder.joinpath(f"logs/{node}.log").read_text() == ""
     assert (Counter(event.event for event in m.trace(0))["duplicate"] > 0) == (language == "python")
+
+
+def test_programs_of_a_mix_are_peers_of_one_network(machine):
+    """Each is started by its own words, and may report what it says itself."""
+    in_c = ProgramSpec(("tcc", "-run", str(EXAMPLES / "flood.c")), ())
+    mix = (ProgramSpec(FLOOD, ("duplicate",)), in_c)
+    m = machine(3, **LINES | {"says": (), "programs": mix, "assigned": (0, 1, 0)})
+    m.await_ready()
+    m.start()
+    assert m.wait() == 0
+    for node in range(3):
+        due = {a.message_id for a in m.actions if a.node != node and a.topics[0] in m.topics[node]}
+        assert {number for _, number, _ in events(m, node, "deliver")} == due
+        assert bool(events(m, node, "duplicate")) == (node != 1)
 
 
 def test_instances_join_leave_and_crash_with_their_programs(machine):

@@ -170,7 +170,7 @@ def test_tables_overhead_adds_up_to_every_byte_sent(run: Analysed) -> None:
     assert overhead["first_payload_bytes"].sum() == payload * len(run.truth.delivered)
     copies = sum(run.truth.copies.values())
     assert overhead["duplicate_payload_bytes"].sum() == payload * (copies - len(run.truth.delivered))
-    assert overhead["other_bytes"].sum() == 0
+    assert overhead["other_bytes"].sum() == overhead["opaque_bytes"].sum() == 0
     control = sum(hop["len_bytes"] for hop in run.truth.hops if hop["message_id"] is None)
     assert overhead["control_bytes"].sum() == control == run.table("control")["frame_bytes"].sum()
 

@@ -83,7 +83,9 @@ def test_a_run_over_two_machines_is_judged_from_captures_and_round_trips(own_clo
     assert {"frame_sets", "stream_coverage", "link_agreement", "open_connections", "captured_round_trips"} <= judged
     wrong = {name for name, outcome in outcomes.items() if outcome in (FAILED, NOT_JUDGED)}
     assert wrong <= MAY_BE_SLOW, done.stdout
-    assert run.summary.scope == Scope(**dict.fromkeys(("network", "machine", "frames", "deliveries"), JUDGED))
+    assert run.summary.scope == Scope(
+        **dict.fromkeys(("network", "machine", "frames", "deliveries", "packets"), JUDGED)
+    )
     assert [path.name for path in run.captures] == ["alpha.pcapng", "beta.pcapng"]
     assert not (run_dir / "machine_capture").exists()
     assert (outcomes["clocks"] == PASSED) == own_clock

@@ -78,7 +78,7 @@ def check(content: bytes) -> None:
         assert row["unread_bytes"] == records.unread_bytes
     assert sum(row["packets"] for row in tables["captures"]) == len(records)
     for row in tables.get("wire", []):
-        parts = ("payload_bytes", "retx_bytes", "header_bytes", "pure_ack_bytes", "other_bytes")
+        parts = ("payload_bytes", "retx_bytes", "header_bytes", "pure_ack_bytes", "datagram_bytes", "other_bytes")
         assert row["wire_bytes"] == sum(row[name] for name in parts)
     assert sum(row["wire_bytes"] for row in tables.get("wire", [])) == records.wire_bytes.sum()
 

@@ -21,6 +21,7 @@ from metrics.tables import deliveries, hops
 from metrics.tables import shares as table_shares
 from metrics.tables.buckets import addresses_of, divide, of_connections, of_messages, of_neighbours
 from metrics.tables.condensed import TRANSMISSIONS, add_payload_bytes
+from metrics.tables.earliest import EARLIEST
 from metrics.tables.published import CONTENTS, PublishedSources, build_published, stage_schedule
 from metrics.tables.shares import Share, all_shares
 from metrics.tables.traces import BEGINNINGS, EVENTS, MENTIONS, TOLD, describe_copies
@@ -432,6 +433,7 @@ def expected_delivery(message: Row, node: int, topic: int, events: list[Row], co
         "delivered_ns": delivered_ns,
         "latency_ms": latency,
         "wire_latency_ms": None if delivered_ns is None else milliseconds(left_ns, came_ns),
+        "least_latency_ms": milliseconds(message["publish_ns"], None if first is None else earliest_of(first)),
         "hops": None if first is None else first["hops"],
         "repeats": max(0, len(mine) - 1),
         "copies": sum(copy["log_recv_ns"] is not None for copy in arrived),
@@ -439,6 +441,12 @@ def expected_delivery(message: Row, node: int, topic: int, events: list[Row], co
         "stretch": latency / direct if latency is not None and direct else None,
         "known": delivered_ns is not None or node not in INCOMPLETE or (came_ns is None if captured else not arrived),
     }
+
+
+def earliest_of(delivery: Row) -> int:
+    """When packets could have brought a delivery; the same for all deliveries of a message to a node."""
+    earliest_ns: int = delivery["message_id"] % 7 + delivery["node"]
+    return earliest_ns
 
 
 def milliseconds(since_ns: int | None, to_ns: int | None) -> float | None:
@@ -493,7 +501,13 @@ def test_messages_and_deliveries_are_what_loops_say(
     with staged(interests=(wanted, INTEREST_SCHEMA)) as folder:
         told = [event for event in events if event["event"] in ("publish", "deliver")]
         data = [copy for copy in copies if copy["kind"] == Data.kind]
-        for name, rows_of, schema in (("told", told, TOLD), ("transmissions", data, TRANSMISSIONS)):
+        made_by = {(event["message_id"], event["node"]): event for event in told if event["event"] == "deliver"}
+        bounds = [
+            {"message_id": message, "node": node, "earliest_ns": earliest_of(event)}
+            for (message, node), event in made_by.items()
+        ]
+        several = (("told", told, TOLD), ("transmissions", data, TRANSMISSIONS), ("earliest", bounds, EARLIEST))
+        for name, rows_of, schema in several:
             rows = pa.Table.from_pylist(rows_of, schema)
             stage_buckets(folder / name, rows, of_messages(rows["message_id"], 3), 3)
         lines = [action | {"action": "publish", "node": 0, "payload_bytes": 77} for action in schedule]
@@ -520,7 +534,8 @@ def test_messages_and_deliveries_are_what_loops_say(
             found: list[Row] = whole.to_pylist()
             return found
 
-        paths = {name: folder / name for name in ("told", "transmissions", "interests", "pairs", "published")}
+        names = ("told", "transmissions", "interests", "pairs", "published", "earliest")
+        paths = {name: folder / name for name in names}
         sources = deliveries.DeliverySources(**paths, incomplete=INCOMPLETE, captured=captured, missing=frozenset())
         published = made("published", lambda share: [build_published(said, 5, share)])
         noted_pairs = {(row["message_id"], row["bucket"]) for row in mentions}

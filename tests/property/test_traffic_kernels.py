@@ -177,10 +177,11 @@ def test_every_byte_is_in_one_class(sent: list[Row], split: tuple[list[Row], lis
             own = sums[7 - row["vantage_host"], row["at_ns"]]  # host 0 has node 7, host 1 node 6
             for name in ("wire_bytes", "header_bytes", "retx_bytes", "pure_ack_bytes"):
                 own[words.get(name, name)] += row[name]
-            own["other_bytes"] += row["other_bytes"] + row["payload_bytes"]
+            own["other_bytes"] += row["other_bytes"]
+            own["opaque_bytes"] += row["datagram_bytes"] + row["payload_bytes"]
     expected = []
     for (node, second_ns), own in sums.items():
-        own["other_bytes"] -= sum(own[name] for name in FRAME_CLASSES)
+        own["opaque_bytes"] -= sum(own[name] for name in FRAME_CLASSES)
         columns = {name: own[name] for name in arrow_schema("overhead").names[2:]}
         expected.append({"node": node, "second_ns": second_ns, **columns})
     made = build_overhead(classes, table(wire, WIRE), [7, 6])

@@ -72,7 +72,7 @@ class Wire:
 
 
 def table(crossings: list[Crossing]) -> pa.Table:
-    columns = list(zip(*crossings, strict=True)) or [()] * 6
+    columns = list(zip(*((*each, each[-1]) for each in crossings), strict=True)) or [()] * len(CROSSINGS)
     return pa.table(dict(zip(CROSSINGS.names, columns, strict=True)), CROSSINGS)
 
 

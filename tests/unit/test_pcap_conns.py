@@ -127,7 +127,9 @@ def test_wire_bytes_by_second(tmp_path: Path) -> None:
     packets = [*OPEN, sent(3, 11, ACK, b"abc"), sent(10**9, 11, ACK, b"abcd")]
     rows = read(tmp_path, packets, "wire", epoch_offset_ns=START_NS)["wire"]
     found = {(row.pop("tap"), row.pop("at_ns")): row for row in rows}
-    empty = dict.fromkeys(("payload_bytes", "retx_bytes", "header_bytes", "pure_ack_bytes", "other_bytes"), 0)
+    empty = dict.fromkeys(
+        ("payload_bytes", "retx_bytes", "header_bytes", "pure_ack_bytes", "datagram_bytes", "other_bytes"), 0
+    )
     empty |= {"vantage_host": 0}
     data = {"payload_bytes": 3, "header_bytes": HEADERS}
     again = {"payload_bytes": 1, "retx_bytes": 3, "header_bytes": HEADERS}

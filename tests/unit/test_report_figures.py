@@ -353,9 +353,9 @@ def test_peers_are_shown_by_scrape_interval_with_the_median_and_the_highest() ->
         (
             network.overhead,
             {"overhead": BYTES},
-            "70 kB in all, at most 52 kB in one second (second 0): payload, first copy 5 %, payload, duplicate or"
-            " relayed 7.1 %, framing 9.3 %, overlay control 11.4 %, retransmitted 13.6 %, pure ACK 15.7 %, IP and"
-            " TCP headers 17.9 %, other (probes) 20 %.",
+            "85.5 kB in all, at most 63 kB in one second (second 0): payload, first copy 4.1 %, payload, duplicate or"
+            " relayed 5.8 %, framing 7.6 %, overlay control 9.4 %, payload in no known frame 11.1 %, retransmitted 12.9"
+            " %, pure ACK 14.6 %, IP, TCP and UDP headers 16.4 %, other (probes) 18.1 %.",
         ),
         (
             network.rtt_error,

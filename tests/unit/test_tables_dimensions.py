@@ -22,7 +22,7 @@ START_NS, END_NS = 100, 900
 
 IDENTIFIERS = {
     *("node", "peer", "host", "topic", "message_id", "publisher", "src_node", "dst_node", "orig_node", "resp_node"),
-    *("vantage_host", "kind", "incarnation", "instance", "cpu", "epoch", "fault", "id_orig_p", "id_resp_p"),
+    *("vantage_host", "kind", "incarnation", "instance", "cpu", "epoch", "fault", "proto", "id_orig_p", "id_resp_p"),
     *("link", "src_router", "dst_router"),
 }
 ROW_HAS_UNIT = {"tested", "failed", "worst", "tolerance", "late", "explained", "allowed", "material"}
@@ -30,14 +30,14 @@ ROW_HAS_UNIT = {"tested", "failed", "worst", "tolerance", "late", "explained", "
 
 
 def test_nodes_have_their_place_and_their_part() -> None:
-    placement = [Placement(1, 0, "b", "10.0.0.1", "c"), Placement(0, 2, "a", "10.0.0.3", "c")]
+    placement = [Placement(1, 0, "b", "10.0.0.1", "c", "go"), Placement(0, 2, "a", "10.0.0.3", "c")]
     hosts = [Host("h0", "Rome", "IT", 41.9, 12.5), Host("h1", "Oslo"), Host("h2", "somewhere")]
     starters = pa.Table.from_pylist([{"node": 0, "topics": [], "up": False}, {"node": 1, "up": True}], STARTERS)
     table = build_nodes(placement, hosts, starters, {0: "asker"})
     assert table.schema == arrow_schema("nodes")
     assert [tuple(row.values()) for row in table.to_pylist()] == [
-        (0, 2, "h2", None, None, None, None, "a", "10.0.0.3", False, "asker"),
-        (1, 0, "h0", "Rome", "IT", 41.9, 12.5, "b", "10.0.0.1", True, None),
+        (0, 2, "h2", None, None, None, None, "a", "10.0.0.3", False, "asker", None),
+        (1, 0, "h0", "Rome", "IT", 41.9, 12.5, "b", "10.0.0.1", True, None, "go"),
     ]
 
 

@@ -317,16 +317,16 @@ def test_checks_that_were_not_judged_make_a_run_suspect_with_a_sentence_per_reas
     ],
 )
 def test_a_part_of_the_scope_is_judged_if_all_its_checks_are(outcomes: list[str], expected: str) -> None:
-    others = [outcome(part, PASSED, part) for part in ("machine", "frames", "deliveries")]
+    others = [outcome(part, PASSED, part) for part in ("machine", "frames", "deliveries", "packets")]
     found = find_scope([*others, *(outcome(f"check_{n}", each, "network") for n, each in enumerate(outcomes))])
-    assert found == Scope(network=expected, machine=JUDGED, frames=JUDGED, deliveries=JUDGED)
+    assert found == Scope(network=expected, machine=JUDGED, frames=JUDGED, deliveries=JUDGED, packets=JUDGED)
     said = describe_scope(found)
     assert (
         said
         == {
-            JUDGED: "judged: network, machine, frames, deliveries",
-            NOT_JUDGED: "judged: machine, frames, deliveries; not judged: network",
-            NOT_APPLICABLE: "judged: machine, frames, deliveries; not applicable: network",
+            JUDGED: "judged: network, machine, frames, deliveries, packets",
+            NOT_JUDGED: "judged: machine, frames, deliveries, packets; not judged: network",
+            NOT_APPLICABLE: "judged: machine, frames, deliveries, packets; not applicable: network",
         }[expected]
     )
 

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from metrics.foreign_text import printable
 from metrics.report.canvas import (
     BLUE,
+    BROWN,
     GREEN,
     GREY,
     MUSTARD,
@@ -42,9 +43,10 @@ OVERHEAD: Final = (
     ("duplicate_payload_bytes", "payload, duplicate or relayed", ORANGE),
     ("framing_bytes", "framing", MUSTARD),
     ("control_bytes", "overlay control", PURPLE),
+    ("opaque_bytes", "payload in no known frame", BROWN),
     ("retransmitted_bytes", "retransmitted", RED),
     ("ack_bytes", "pure ACK", PALE),
-    ("header_bytes", "IP and TCP headers", BLUE),
+    ("header_bytes", "IP, TCP and UDP headers", BLUE),
     ("other_bytes", "other (probes)", GREY),
 )
 
@@ -99,7 +101,8 @@ def overhead(run: Run) -> Drawing | None:
     if table is None or table.empty:
         return None
     second = ((table["second_ns"] - run.zero_ns) // NS_PER_S).astype(int)
-    by_second = table.groupby(second)[names].sum() / 1000
+    columns = [entry for entry in OVERHEAD if table[entry[0]].notna().any()]
+    by_second = table.groupby(second)[[name for name, _, _ in columns]].sum() / 1000
     by_second = by_second.reindex(range(by_second.index.min(), by_second.index.max() + 1), fill_value=0.0)
     span = -(-len(by_second) // _MOST_SECONDS)
     shown = by_second.groupby(by_second.index // span * span).mean()

@@ -1,0 +1,215 @@
+"""Implementations of peers as files: which there are, what they say, and which nodes of a run they are.
+
+A file is TOML (``Implementation``). The words of its commands may contain ``{python}`` (the interpreter of Trellis),
+``{here}`` (the file's folder) and ``{files}`` (the folder in the user's cache in which ``trellis fetch`` runs the
+file's commands).
+"""
+
+import hashlib
+import os
+import tomllib
+from collections.abc import Iterator, Sequence
+from operator import mul
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta, Struct, structs
+
+from harness.errors import ExperimentError
+from harness.experiment.peers import MixSpec, PeerSpec, ProgramSpec, Reported
+from harness.interpreter import PYTHON
+from peer.core.randomness import NETWORK, substream
+
+FOLDER: Final = Path(__file__).parents[2] / "playbooks" / "implementations"
+"""The implementations that Trellis knows."""
+
+_COSTS: Final = ("memory_mib", "start_cpu_s")
+_SET: Final = ("command", "events", "says", *_COSTS)
+"""The keys that an implementation sets."""
+
+
+class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
+    """A file of an implementation.
+
+    Attributes:
+        version: of the program, for people.
+        about: what it is, in a sentence.
+        command: the program and its arguments; it reads and writes lines (docs/programs.md).
+        transport: of its links.
+        says: what it reports besides publications and deliveries.
+        memory_mib: memory (PSS) of a peer with all its processes.
+        start_cpu_s: processor time that it needs until it is ready.
+        fetch: the commands that get its files, run one after another in an empty folder.
+        sha256: the hashes of some of these files, by their paths in the folder.
+    """
+
+    version: str
+    about: str
+    command: Annotated[tuple[str, ...], Meta(min_length=1)]
+    memory_mib: Annotated[float, Meta(gt=0)]
+    start_cpu_s: Annotated[float, Meta(gt=0)]
+    transport: Literal["tcp", "udp"] = "tcp"
+    says: tuple[Reported, ...] = ()
+    fetch: tuple[tuple[str, ...], ...] = ()
+    sha256: dict[str, str] = {}
+
+
+class Found(Struct, frozen=True):
+    """An implementation, its name, its file, and the hash of this file and of those beside it that ``fetch`` names."""
+
+    name: str
+    path: Path
+    sha256: str
+    said: Implementation
+
+    @property
+    def files(self) -> Path:
+        """The folder for what ``trellis fetch`` gets. Another file of the same name has another folder."""
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return cache / "trellis" / "implementations" / f"{self.name}-{self.sha256[:12]}"
+
+    @property
+    def mark(self) -> Path:
+        """The file that says that the folder is whole."""
+        return self.files / ".whole"
+
+    def fill_in(self, words: Sequence[str]) -> tuple[str, ...]:
+        """Return the words of a command."""
+        known = {"python": PYTHON, "here": self.path.parent, "files": self.files}
+        filled = list(words)
+        for name, value in known.items():
+            filled = [word.replace(f"{{{name}}}", str(value)) for word in filled]
+        return tuple(filled)
+
+    def wrong_files(self, files: Path) -> Iterator[str]:
+        """Yield the paths of files that are missing, or that have another hash than the implementation says."""
+        for name, wanted in self.said.sha256.items():
+            path = files / name
+            if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != wanted:
+                yield name
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its files have been fetched, if it has any."""
+        return not self.said.fetch or self.mark.exists()
+
+
+def known_names() -> list[str]:
+    """Return the names of the implementations that Trellis knows."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def find_implementation(name: str, place: str) -> Found:
+    """Find an implementation by its name or the path of its file.
+
+    Args:
+        name: a name, or a path that ends in ``.toml``.
+        place: where it is named, for errors.
+
+    Raises:
+        ExperimentError: there is none, or its file is invalid.
+    """
+    path = Path(name).absolute() if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    try:
+        content = path.read_bytes()
+        said = msgspec.convert(tomllib.loads(content.decode()), Implementation)
+    except FileNotFoundError:
+        known = ", ".join(known_names())
+        raise ExperimentError(place, f"expected one of {known}, or a file .toml, got {name!r}") from None
+    except (OSError, ValueError) as error:
+        raise ExperimentError(str(path), str(error)) from None
+    digest = hashlib.sha256(content)
+    for word in (word for words in said.fetch for word in words if word.startswith("{here}/")):
+        digest.update((path.parent / word.removeprefix("{here}/")).read_bytes())
+    return Found(path.stem, path, digest.hexdigest(), said)
+
+
+def with_programs(peer: PeerSpec) -> PeerSpec:
+    """Fill in what the files of the section's implementations say.
+
+    Raises:
+        ExperimentError: a key contradicts them, or one of them is not on this machine.
+    """
+    mix = peer.mix or ((MixSpec(peer.implementation, share=1.0),) if peer.implementation else ())
+    if not mix:
+        if peer.programs:
+            raise ExperimentError("$.peer.programs", "Trellis fills it in; set peer.implementation or [[peer.mix]]")
+        return peer
+    _refuse_contradictions(peer)
+    key = "$.peer.mix[{}].implementation" if peer.mix else "$.peer.implementation"
+    programs = tuple(_describe(each.implementation, key.format(number)) for number, each in enumerate(mix))
+    total = sum(each.share for each in mix) or 1.0
+    shares = [each.share / total for each in mix]
+    costs = {name: [getattr(program, name) for program in programs] for name in _COSTS}
+    named = any(each.nodes for each in mix)
+    means = {name: max(each) if named else sum(map(mul, each, shares)) for name, each in costs.items()}
+    common = [what for what in programs[0].says if all(what in program.says for program in programs)]
+    return structs.replace(
+        peer, programs=programs, command=programs[0].command, events="lines", says=tuple(common), **means
+    )
+
+
+def _refuse_contradictions(peer: PeerSpec) -> None:
+    if peer.mix and peer.implementation:
+        raise ExperimentError("$.peer.mix", "expected either peer.implementation or [[peer.mix]], got both")
+    default = PeerSpec()
+    for key in (*_SET, "programs"):
+        if getattr(peer, key) != getattr(default, key):
+            raise ExperimentError(f"$.peer.{key}", "the implementation sets it")
+    named = [node for each in peer.mix for node in each.nodes]
+    for number, each in enumerate(peer.mix):
+        if bool(each.nodes) == (each.share > 0):
+            raise ExperimentError(f"$.peer.mix[{number}]", "expected either a share above 0 or nodes")
+    if len(set(named)) < len(named):
+        raise ExperimentError("$.peer.mix", "a node has two implementations")
+
+
+def _describe(name: str, place: str) -> ProgramSpec:
+    found = find_implementation(name, place)
+    if not found.is_there:
+        raise ExperimentError(place, f"{found.name} has not been fetched; try: trellis fetch {name}")
+    for wrong in found.wrong_files(found.files):
+        problem = f"{found.files / wrong} is not the file that {found.name} names; try: trellis fetch {name}"
+        raise ExperimentError(place, problem)
+    said = found.said
+    return ProgramSpec(
+        implementation=found.name,
+        version=said.version,
+        sha256=found.sha256,
+        transport=said.transport,
+        command=found.fill_in(said.command),
+        says=said.says,
+        memory_mib=said.memory_mib,
+        start_cpu_s=said.start_cpu_s,
+    )
+
+
+def assign_programs(peer: PeerSpec, nodes: int, seed: int) -> tuple[int, ...]:
+    """Return which of ``peer.programs`` each node is, (nodes,); empty if there are none.
+
+    Named nodes have their implementation. The others are drawn, so that the number of each implementation is its share,
+    rounded so that the sum is right (largest remainders).
+
+    Raises:
+        ExperimentError: a named node does not exist, or nodes are left without an implementation.
+    """
+    if not peer.mix:
+        return (0,) * nodes if peer.programs else ()
+    chosen = {node: number for number, each in enumerate(peer.mix) for node in each.nodes}
+    if chosen and max(chosen) >= nodes:
+        raise ExperimentError("$.peer.mix", f"expected nodes from 0 to {nodes - 1}, got {max(chosen)}")
+    others = [node for node in range(nodes) if node not in chosen]
+    total = sum(each.share for each in peer.mix)
+    if others and not total:
+        raise ExperimentError("$.peer.mix", f"node {others[0]} has no implementation; give one of them a share")
+    exact = [len(others) * each.share / total if total else 0.0 for each in peer.mix]
+    counts = [int(amount) for amount in exact]
+    remainders = sorted(range(len(exact)), key=lambda number: counts[number] - exact[number])
+    for number in remainders[: len(others) - sum(counts)]:
+        counts[number] += 1
+    substream(seed, NETWORK, "implementations").shuffle(others)
+    drawn = iter(others)
+    for number, count in enumerate(counts):
+        chosen |= {next(drawn): number for _ in range(count)}
+    return tuple(chosen[node] for node in range(nodes))

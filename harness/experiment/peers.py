@@ -1,0 +1,78 @@
+"""The section ``peer`` of an experiment: the process of a node, and the implementations that it may be."""
+
+from typing import Annotated, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Reported: TypeAlias = Literal["duplicate", "link", "graft"]
+
+
+class MixSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """An implementation of some nodes."""
+
+    implementation: str
+    """As ``peer.implementation``."""
+    share: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Its share of the nodes that no ``nodes`` name, relative to the other shares. The seed draws which they are."""
+    nodes: tuple[Annotated[int, Meta(ge=0)], ...] = ()
+    """The numbers of its nodes, instead of a share."""
+
+
+class ProgramSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """An implementation of the run, as its file says."""
+
+    implementation: str
+    """Its name."""
+    version: str
+    """Its version."""
+    sha256: str
+    """The hash of its file and of the lists of packages that its file names."""
+    transport: Literal["tcp", "udp"]
+    """The transport of its links."""
+    command: tuple[str, ...]
+    """As ``peer.command``."""
+    says: tuple[Reported, ...] = ()
+    """As ``peer.says``. ``peer.says`` of a mix has what all its implementations report."""
+    memory_mib: float = 0.0
+    """As ``peer.memory_mib``, which in a mix is the mean by the shares, or the largest if nodes are named."""
+    start_cpu_s: float = 0.0
+    """Likewise."""
+
+
+class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """The process of a node."""
+
+    send_queue_bytes: Count = 1 << 20
+    """Most bytes that wait for a neighbour; further frames to it are dropped, and traced as such."""
+    metrics: bool = True
+    """Serve Prometheus metrics on the control network; ``false``: neither peers nor agents do."""
+    record: bool = False
+    """Record every event of the node, for `trellis replay`. ``simulated`` refuses it."""
+    command: tuple[str, ...] | None = None
+    """A program to run instead of the Python peer; ``{node}`` is filled in, with ``events = "trace"`` also ``{spec}``
+    and ``{trace}``. It runs as the user who started the run, without capabilities. ``simulated`` refuses it."""
+    events: Literal["trace", "lines"] = "trace"
+    """How the program tells what happens to its node: it reads the schedule and writes the trace itself, or it reads
+    orders and reports ``lines`` (docs/programs.md)."""
+    says: tuple[Reported, ...] = ()
+    """What the program reports besides publications and deliveries (``lines``): ``duplicate`` copies, physical links
+    (``link``), logical links (``graft``). What it does not report is absent from tables and results."""
+    implementation: str | None = None
+    """The implementation that the peers are: the name of one that Trellis knows (`trellis fetch` lists them), or the
+    path of a file ([programs.md](programs.md#implementations)). It sets ``command``, ``events``, ``says``,
+    ``memory_mib`` and ``start_cpu_s``."""
+    mix: tuple[MixSpec, ...] = ()
+    """Several implementations in one run, instead of ``implementation``."""
+    programs: tuple[ProgramSpec, ...] = ()
+    """What the files of the implementations say. Trellis fills it in."""
+    memory_mib: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    """Memory (PSS) of a program, which `plan` adds to that of the process that drives it."""
+    start_cpu_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
+    """Processor time that a program needs until it is ready. `plan` refuses a run whose programs cannot be ready in
+    time."""
+    connect: Count = 4
+    """Number of other nodes that a program is told to connect to (``lines``). They are drawn among those that are up.
+    """
+    expected_final_state: Literal["exited", "running"] = "exited"
+    """Required state of a peer's process at the end: exited with status 0 after the stop, or still running."""
