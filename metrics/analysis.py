@@ -41,7 +41,7 @@ def analyse(
         computed_by = tables.build(run_dir, master, options, packets=packets, results=made)
         found = summary.write(run_dir, made, computed_by)
         if page:
-            from metrics import report  # matplotlib takes long to import
+            from metrics.report import report  # matplotlib takes long to import
 
             report.write(run_dir, made)
     return found

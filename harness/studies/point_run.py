@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct, to_builtins
 
+import metrics.measures.registry  # noqa: F401  adds the measures of plugins to their families
 from harness.experiment.form import Experiment, section_of
 from harness.planning.planner import make_overlay
 from harness.planning.underlays import make_network

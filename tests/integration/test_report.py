@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import cli
-from metrics import report, tables
+from metrics import tables
 from metrics.analysis import analyse
 from metrics.comparison.groups import group_runs
 from metrics.headline import headline
-from metrics.report.figures import CHAPTERS, FIGURES
+from metrics.report import report
+from metrics.report.figures.registry import CHAPTERS, FIGURES
 from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir
 from peer.core.schedule import Action, Join, Leave, Publish, encode_schedule

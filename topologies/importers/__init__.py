@@ -50,6 +50,7 @@ class Importer(Struct, frozen=True):
         options: the options that it takes.
         carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links.
         writes: whether Trellis writes the form, too.
+        module: the module that reads and writes it; empty = the one of its name in this package.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Importer(Struct, frozen=True):
     options: frozenset[str] = frozenset()
     carries: frozenset[str] = frozenset()
     writes: bool = False
+    module: str = ""
 
     def read(self, path: Path | None, options: Options) -> Imported:
         """Read data.
@@ -82,7 +84,7 @@ class Importer(Struct, frozen=True):
         return left_out
 
     def _module(self) -> ModuleType:
-        return import_module(f"{__name__}.{self.name.replace('-', '_')}")
+        return import_module(self.module or f"{__name__}.{self.name.replace('-', '_')}")
 
 
 _ALL = frozenset({"times", "directed", "missing"})
@@ -117,8 +119,4 @@ IMPORTERS: dict[str, Importer] = {
         Importer("rocketfuel", "routers and links with latencies by Rocketfuel", options=frozenset({"missing"})),
     )
 }
-
-
-def carried_by(kind: str) -> frozenset[str]:
-    """Return what data of an underlay's kind can have besides delays; nothing if it is generated."""
-    return IMPORTERS[kind].carries if kind in IMPORTERS else frozenset()
+"""Those of Trellis; ``topologies.kinds`` has all."""
