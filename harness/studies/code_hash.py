@@ -43,6 +43,7 @@ CODE = (
     "harness/studies/point_run.py",
     "harness/studies/snapshots.py",
     "harness/workload",
+    "metrics/facts",
     "metrics/measures",
     "metrics/overlay",
     "metrics/rundir/timeline.py",
