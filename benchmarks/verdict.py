@@ -189,14 +189,14 @@ def _run_wrong(run_dir: Path, name: str, fault: LiveFault, size: float, seed: in
     write_plan(make_plan(load_experiment(QUICKSTART, overrides, seed), QUICKSTART), run_dir)
     stage = [sys.executable, "-P", str(Path(__file__).with_name("_faulty_stage.py")), str(run_dir), name, str(size)]
     sandbox.run(stage, keep=[run_dir])
-    return _judged(run_dir, _trellis("tables", str(run_dir)))
+    return _judged(run_dir, _trellis("tables", str(run_dir), "--master", "here"))
 
 
 def _edit_run(recorded: Path, run_dir: Path, fault: RecordedFault, size: float) -> dict[str, Any]:
     """Analyse a copy of a recorded run with a fault."""
     copy_run(recorded, run_dir)
     changed = fault.edit(run_dir, size)
-    found = _judged(run_dir, _trellis("tables", str(run_dir)))
+    found = _judged(run_dir, _trellis("tables", str(run_dir), "--master", "here"))
     shutil.rmtree(run_dir)
     return found | {"changed": changed}
 

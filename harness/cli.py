@@ -30,6 +30,7 @@ VERBS = {
     "run": "run an experiment, analyse the run and print the verdict",
     "tables": "compute the tables of a finished run, or of captures",
     "report": "analyse a finished run and write its report",
+    "mn": "open Mininet's command line on the network of an experiment or a topology",
     "sweep": "simulate a study's experiments and write its tables and figures",
     "compare": "print runs side by side",
     "copy": "copy a run to an object store or from one",

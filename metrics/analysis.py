@@ -1,33 +1,78 @@
 """The analysis of a finished run: its tables, its summary and its report, which replace older ones together."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
 from metrics import summary, tables
-from metrics.executors import shares_files
+from metrics.executors import HERE, Executor, opened, shares_files
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions
 from metrics.publication import publishing
 from metrics.replacement import replacing
 from metrics.rundir import RunDir, Summary
 from metrics.storage import Place, StorePath
 
+REHEARSALS: Final = 3
+"""Jobs that Spark runs before the first one that somebody waits for: each loads classes and compiles code."""
+
 
 def analyse(
     run_dir: Place,
-    master: str | None = None,
+    master: str | None = HERE,
     options: ExecutorOptions = DEFAULTS,
     *,
     packets: bool = False,
     page: bool = True,
 ) -> Summary:
+    """Compute the results of a run by an executor of its own.
+
+    Args:
+        run_dir: see ``analyse_by``.
+        master: ``here`` (this process) or a Spark master; None = Spark on this machine, if it has Java.
+        options: of a cluster's executors.
+        packets: see ``analyse_by``.
+        page: see ``analyse_by``.
+
+    Raises:
+        RunDirError: see ``analyse_by``.
+        StoreError: the store cannot be used.
+    """
+    RunDir(run_dir).require_documents()  # before Spark begins
+    with begun(master, options) as executor:
+        return analyse_by(executor, run_dir, packets=packets, page=page)
+
+
+@contextmanager
+def begun(master: str | None, options: ExecutorOptions = DEFAULTS) -> Iterator[Executor]:
+    """An executor for an analysis, whose modules are imported while Spark begins. See ``analyse`` for the arguments."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_import_modules)  # what fails there fails again where the modules are used
+        with opened(master, options) as executor:
+            yield executor
+
+
+def _import_modules() -> None:
+    import metrics.tables.pipeline  # noqa: F401
+    from metrics.report import report  # noqa: F401
+
+
+def rehearse(executor: Executor) -> None:
+    """Do before there is a run what its analysis would do first: import modules, start workers, run a few jobs."""
+    for _ in range(REHEARSALS):
+        executor.map(abs, range(executor.workers))
+    _import_modules()  # waits for the thread that does so
+
+
+def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, page: bool = True) -> Summary:
     """Compute the results of a run beside the older ones, and put them in their place when all are there.
 
     Whatever fails or is killed before leaves the older ones as they were. Nothing else may analyse the run meanwhile
     (``harness.stages.analysis.exclusive``), except in a store (``metrics.publication``).
 
     Args:
+        executor: runs the tasks of the tables.
         run_dir: a run directory with ``manifest.json``, on this machine or in a store.
-        master: ``here`` (this process) or a Spark master; None = chosen by the size of what was recorded.
-        options: of a cluster's executors.
         packets: also write the ``packets`` table, one row per captured packet.
         page: also write the report; without it the run has none afterwards.
 
@@ -37,9 +82,9 @@ def analyse(
         StoreError: the store cannot be used.
     """
     RunDir(run_dir).require_documents()
-    with _results(run_dir, master) as made:
-        computed_by = tables.build(run_dir, master, options, packets=packets, results=made)
-        found = summary.write(run_dir, made, computed_by)
+    with _results(run_dir, executor.master) as made:
+        tables.build_by(executor, run_dir, packets=packets, results=made)
+        found = summary.write(run_dir, made, executor.description)
         if page:
             from metrics.report import report  # matplotlib takes long to import
 
@@ -47,7 +92,7 @@ def analyse(
     return found
 
 
-def _results(run_dir: Place, master: str | None) -> AbstractContextManager[Place]:
+def _results(run_dir: Place, master: str) -> AbstractContextManager[Place]:
     """The folder in which the results are made, which become the run's."""
     if isinstance(run_dir, StorePath):
         return publishing(run_dir, directly=not shares_files(master))

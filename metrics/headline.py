@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.adversaries import of_nodes, read_adversaries
+from metrics.adversaries import read_adversaries
 from metrics.measures.attacks import ATTACK, DISCLOSURE, Attack, Disclosure
 from metrics.measures.deliveries import DELIVERIES, Deliveries
+from metrics.measures.distribution import of_counts
 from metrics.measures.emulation import EMULATION, EmulationFacts
 from metrics.measures.groups import GROUPS, GroupMessages
 from metrics.measures.learning import LEARNING
@@ -20,8 +21,10 @@ from metrics.overlay.nodes import NodeLinks
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.reported import find_missing, hide_values
 from metrics.rundir import RunDir
+from metrics.rundir.files import table_file
+from metrics.storage.parquet import group_parquet
 from metrics.tables.columns import read_columns
-from metrics.tables.schemas import GROUP_LINKS, OPTIONAL, TABLES
+from metrics.tables.schemas import GROUP_LINKS, OPTIONAL, TABLES, arrow_schema
 from metrics.totals import CopyCounts, HopTotals, MessageTotals, RowCount, Totals, read_totals
 
 Nodes = frozenset[int]
@@ -97,26 +100,34 @@ def _links(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
 
     The ratios are of all seconds. By the captures, there is none if one node's logical links are not known.
     """
-    columns = ("source", "at_ns", "node", "view_size_total", "view_size_unique", "degree")
-    rows = of_nodes(read_columns(run, "sharing", *columns), "node", adversaries, others=True)
-    workload = run.phase("workload")
+    honest, workload = ~pc.field("node").isin(sorted(adversaries)), run.phase("workload")
     if workload is not None:
-        rows = _between(rows, "at_ns", workload.start_ns, workload.end_ns - 1)
-    observed = rows.filter(pc.equal(rows["source"], "frames"))
-    if observed["view_size_total"].null_count:
-        observed = observed.slice(0, 0)
-    rows = rows.filter(pc.equal(rows["source"], "trace"))
-    instants = np.unique(_present(rows, "at_ns"))
-    middle = rows.filter(pc.equal(rows["at_ns"], int(instants[len(instants) // 2]))) if len(instants) else rows
-    always, then = (LINKS.numbers(_node_links(each)) for each in (rows, middle))
-    degrees = {name: value for name, value in then.items() if name.startswith("degree")}
-    return always | degrees | WIRE_LINKS.numbers(_node_links(observed))
+        honest &= (pc.field("at_ns") >= workload.start_ns) & (pc.field("at_ns") < workload.end_ns)
+    traced, observed = (honest & (pc.field("source") == source) for source in ("trace", "frames"))
+    instants = _group_sharing(run, "at_ns", traced)["at_ns"].to_pylist()
+    then = traced & (pc.field("at_ns") == instants[len(instants) // 2]) if instants else traced
+    always, middle = (LINKS.numbers(_node_links(run, where)) for where in (traced, then))
+    degrees = {name: value for name, value in middle.items() if name.startswith("degree")}
+    unknown = _group_sharing(run, "source", observed & pc.field("view_size_total").is_null())
+    on_wire = _node_links(run, observed & False if len(unknown) else observed)
+    return always | degrees | WIRE_LINKS.numbers(on_wire)
 
 
-def _node_links(rows: pa.Table) -> NodeLinks:
+def _node_links(run: RunDir, where: pc.Expression) -> NodeLinks:
+    """The links of nodes at seconds, which may be as many as the seconds of all nodes: distributions are enough."""
     nothing = np.empty(0, np.int64)
-    total, unique, degree = (_present(rows, name) for name in ("view_size_total", "view_size_unique", "degree"))
+    columns = ("view_size_total", "view_size_unique", "degree")
+    counted = (_group_sharing(run, name, where & pc.field(name).is_valid()) for name in columns)
+    total, unique, degree = (
+        of_counts(*(each[name].to_pylist() for name in (column, "count")))
+        for column, each in zip(columns, counted, strict=True)
+    )
     return NodeLinks(total, unique, nothing, degree, nothing, nothing)
+
+
+def _group_sharing(run: RunDir, column: str, where: pc.Expression) -> pa.Table:
+    """Each value of a column of ``sharing`` with the rows that have it."""
+    return group_parquet(run.tables / table_file("sharing"), arrow_schema("sharing"), [column], where=where)
 
 
 def _overlay(run: RunDir) -> dict[str, Any]:

@@ -38,6 +38,11 @@ def usable_processors() -> float:
     return min(len(os.sched_getaffinity(0)), processor_quota(find_groups()))
 
 
+def usable_cores() -> int:
+    """Tasks that this process may run at a time without sharing a processor; one at least."""
+    return max(1, int(usable_processors()))
+
+
 def find_groups(process: Path = Path("/proc/self")) -> tuple[Path, ...]:
     """The process's cgroup and those above it, as far as they can be seen, in the hierarchies that may have quotas."""
     return tuple(_groups(process))

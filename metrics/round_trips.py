@@ -19,6 +19,7 @@ from metrics.rundir.documents import Placement
 from metrics.rundir.files import ROUND_TRIPS_FILE
 from metrics.rundir.parquet import read_recorded
 from metrics.storage import Place
+from topologies.link_graph import unlimited
 from topologies.model import Underlay, between
 
 SCHEMA: Final = pa.schema(
@@ -120,4 +121,7 @@ def measured_underlay(asked: Underlay, rows: pa.Table, placement: Sequence[Place
                 delay_ms[source, destination] = sum(known) / len(known) / 2
     np.fill_diagonal(delay_ms, 0)
     nothing, none = between(asked.size, 0), np.zeros((2, asked.size))
-    return replace(asked, delay_ms=delay_ms, jitter_ms=nothing, loss_ratio=nothing, rate_mbit=none, queue_ms=none)
+    graph = asked.graph and unlimited(asked.graph)
+    return replace(
+        asked, delay_ms=delay_ms, jitter_ms=nothing, loss_ratio=nothing, rate_mbit=none, queue_ms=none, graph=graph
+    )

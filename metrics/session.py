@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions, MasterError, is_connect
-from metrics.processors import usable_processors
+from metrics.processors import usable_cores
 
 WAIT_S = 30.0
 """The longest wait. A cluster that gives no executor within it is used as it is: Spark then waits with the tasks."""
@@ -35,7 +35,15 @@ _CONNECT_PORT = 15002
 _MANY = 1 << 20
 """More rows than any session has cores."""
 
+_KERNELS = {
+    "spark.python.daemon.module": "metrics.executors.daemon",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[1]),
+}
+
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+_STOPPABLE = {"spark.network.timeout": "30d", "spark.executor.heartbeatInterval": "1d"}
+"""An executor in the driver's JVM lives as long as the driver, even if both were stopped between two heartbeats."""
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
 """No optimising compiler: queries run once. Nobody waits for a pause of the garbage collector."""
@@ -52,7 +60,7 @@ collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a 
 
 @contextmanager
 def session(
-    master: str | None = None, *, light: bool = False, options: ExecutorOptions = DEFAULTS
+    master: str | None = None, *, light: bool = False, kernels: bool = False, options: ExecutorOptions = DEFAULTS
 ) -> Iterator[SparkSession]:
     """A session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
 
@@ -60,6 +68,7 @@ def session(
         master: a Spark master, or the URL of a Spark Connect server, whose settings are its own; None = all cores of
             this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
+        kernels: Python workers on this machine begin with the kernels imported (``metrics.executors.daemon``).
         options: of a cluster's executors.
 
     Raises:
@@ -69,11 +78,11 @@ def session(
         with _connected(master) as spark:
             yield spark
         return
-    cores = max(1, int(usable_processors()))
+    cores = usable_cores()
     chosen = master or f"local[{cores}]"
     with _python_of_workers(options.python), tempfile.TemporaryDirectory(prefix="trellis-spark-") as scratch:
         builder = SparkSession.builder.appName("trellis").master(chosen)
-        settings = _settings(chosen, cores, scratch, light=light)
+        settings = _settings(chosen, cores, scratch, light=light, kernels=kernels)
         if not chosen.startswith("local"):
             settings |= options.settings()
         for key, value in settings.items():
@@ -137,8 +146,9 @@ def _python_of_workers(path: str | None) -> Iterator[None]:
         os.environ["PYSPARK_PYTHON"] = before
 
 
-def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str, str]:
+def _settings(master: str, cores: int, scratch: str, *, light: bool, kernels: bool) -> dict[str, str]:
     """The configuration for a master; a remote one finds the driver by its own address, a local one on loopback."""
+    local = not is_cluster(master)
     java = _LIGHT_JAVA if light else _JAVA
     if class_archive().exists():  # an executor without it, on another machine, goes on with its own
         java += f" -XX:SharedArchiveFile={class_archive()} -Xlog:disable -Xlog:all=error:stderr"
@@ -160,7 +170,13 @@ def _settings(master: str, cores: int, scratch: str, *, light: bool) -> dict[str
         "spark.sql.session.timeZone": "UTC",
         "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     }
-    return settings | (_LIGHT if light else {}) | (_LOOPBACK if master.startswith("local") else {})
+    chosen = (
+        (_LIGHT, light),
+        (_KERNELS, kernels and local),
+        (_STOPPABLE, local),
+        (_LOOPBACK, master.startswith("local")),
+    )
+    return settings | {key: value for group, applies in chosen if applies for key, value in group.items()}
 
 
 @contextmanager
@@ -189,7 +205,7 @@ def make_class_archive() -> Path:
     archive.parent.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     with tempfile.TemporaryDirectory(prefix="trellis-spark-") as scratch:
-        settings = _settings("local[1]", 1, scratch, light=True)
+        settings = _settings("local[1]", 1, scratch, light=True, kernels=True)
         java = f"{_LIGHT_JAVA} {_LIGHT_HEAP} -XX:ArchiveClassesAtExit={archive} -Xlog:disable"
         settings["spark.driver.extraJavaOptions"] = java
         builder = SparkSession.builder.appName("trellis").master("local[1]")
@@ -208,7 +224,8 @@ def make_class_archive() -> Path:
 
 
 def _train(spark: SparkSession, scratch: Path) -> None:
-    """Touch what the analysis uses: JSON in, Parquet in and out, a join, an aggregation."""
+    """Touch what is used: tasks in Python by the analysis, and by readers of its tables the JSON, Parquet, joins ..."""
+    spark.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
     rows = spark.range(100).select("id", (F.col("id") % 7).alias("key"), F.array("id").alias("list"))
     rows.write.json(str(scratch / "json"))
     lines = spark.read.schema("id bigint, key bigint, list array<bigint>").json(str(scratch / "json"))

@@ -91,6 +91,7 @@ class Totals(Struct, frozen=True):
 
     messages: MessageTotals
     hops: HopTotals
+    settling: int = 0  # deliveries that ``workload.settle_s`` leaves out, by the schedule
 
 
 def write_totals(run: RunDir, totals: Totals) -> None:

@@ -1,5 +1,8 @@
-"""How many examples properties have: all in ``.ci/run --all``, some of them in its usual run."""
+"""How many examples properties and parametrized tests have: all in ``.ci/run --all``, some of them in its usual run."""
 
+from collections.abc import Container, Iterable
+
+import pytest
 from hypothesis import settings
 
 ALL = 100
@@ -10,3 +13,8 @@ FEW = 10
 def examples(number: int) -> int:
     """Return how many examples to make, now, of a property that has this number of them in a run of all."""
     return max(1, number * settings().max_examples // ALL)
+
+
+def long_unless(usual: Container[object], values: Iterable[object]) -> list[object]:
+    """Return the parameters of a test, those that are not usual with the marker ``long``."""
+    return [value if value in usual else pytest.param(value, marks=pytest.mark.long) for value in values]

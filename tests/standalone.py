@@ -53,7 +53,7 @@ def run_on_cluster(work: Path, argv: Sequence[str], hidden: Path | None = None) 
     done = subprocess.run(
         [*isolated, "bash", "-c", script, "-", *argv],
         check=False,
-        timeout=300,
+        timeout=600,
         capture_output=True,
         text=True,
         env=environment | {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"},

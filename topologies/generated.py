@@ -31,7 +31,7 @@ def cities_underlay(cities: Sequence[City]) -> Underlay:
 
 def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
     """Return hosts drawn uniformly from the unit square; the one-way delay is their distance times ``side_ms``."""
-    points = np.array(_draw_points(hosts, random))
+    points = np.array(draw_points(hosts, random))
     delay_ms = _squares(points[:, 0])
     delay_ms += _squares(points[:, 1])
     np.sqrt(delay_ms, out=delay_ms)
@@ -45,7 +45,7 @@ def square_underlay(hosts: int, side_ms: float, random: Random) -> Underlay:
 
 def square_delays(hosts: int, side_ms: float, random: Random) -> OfPair:
     """Return the one-way delays (ms) of ``square_underlay`` as a function of the pair, without a matrix."""
-    points = _draw_points(hosts, random)
+    points = draw_points(hosts, random)
 
     def delay_ms(source: int, destination: int) -> float:
         (x, y), (to_x, to_y) = points[source], points[destination]
@@ -83,8 +83,9 @@ def plain_underlay(kind: str, hosts: tuple[Host, ...], delay_ms: Matrix, *, sour
     )
 
 
-def _draw_points(hosts: int, random: Random) -> list[tuple[float, float]]:
-    return [(random.random(), random.random()) for _ in range(hosts)]
+def draw_points(count: int, random: Random) -> list[tuple[float, float]]:
+    """Draw points uniformly from the unit square."""
+    return [(random.random(), random.random()) for _ in range(count)]
 
 
 def _squares(positions: npt.NDArray[np.float64]) -> Matrix:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
-from topologies.limits import LARGEST_DELAY_MS, Name
+from topologies.limits import FASTEST_MBIT, LARGEST_DELAY_MS, SLOWEST_MBIT, Name
 
 MOST_ROUTERS = 10_000
 """Limit on the routers of a graph, as on hosts."""
@@ -17,12 +19,16 @@ _Number = Annotated[int, Meta(ge=0)]
 
 
 class Router(Struct, frozen=True, omit_defaults=True):
-    """A node of a graph. Position in degrees; None = not known."""
+    """A node of a graph. Position in degrees; None = not known.
+
+    ``forwards`` is false for a host with links of its own: paths begin and end there, but none leads through it.
+    """
 
     name: Name
     country: Name = ""
     latitude: Annotated[float, Meta(ge=-90, le=90)] | None = None
     longitude: Annotated[float, Meta(ge=-180, le=180)] | None = None
+    forwards: bool = True
 
 
 class GraphLink(Struct, frozen=True, omit_defaults=True):
@@ -35,6 +41,8 @@ class GraphLink(Struct, frozen=True, omit_defaults=True):
         jitter_ms: standard deviation of that time.
         loss_ratio: probability that it loses a packet.
         cost: what a path over it costs; None = its delay.
+        rate_mbit: 0 = unlimited.
+        queue_ms: length of its drop-tail queue, as the time to drain it at its rate.
     """
 
     source: _Number
@@ -43,13 +51,16 @@ class GraphLink(Struct, frozen=True, omit_defaults=True):
     jitter_ms: Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)] = 0.0
     loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     cost: Annotated[float, Meta(ge=0)] | None = None
+    rate_mbit: Annotated[float, Meta(ge=0, le=FASTEST_MBIT)] = 0.0
+    queue_ms: Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)] = 0.0
 
 
 class LinkGraph(Struct, frozen=True):
     """Routers and links, each numbered by its index. Two routers may have several links in the same direction.
 
     The path between two routers is the one with the least cost (the sum of its links' costs), of these the one with the
-    fewest links, and of these the one whose links have the lowest numbers, compared from the destination back.
+    fewest links, and of these the one whose links have the lowest numbers, compared from the destination back. No path
+    leads through a router that does not forward.
     """
 
     routers: tuple[Router, ...]
@@ -59,9 +70,11 @@ class LinkGraph(Struct, frozen=True):
         """Check the ends of links.
 
         Raises:
-            ValueError: an end is no router, or both are the same.
+            ValueError: an end is no router, or both are the same; or a rate is too slow.
         """
         for number, link in enumerate(self.links):
+            if 0 < link.rate_mbit < SLOWEST_MBIT:
+                raise ValueError(f"link {number}: expected a rate of 0 or at least {SLOWEST_MBIT:g} Mbit/s")
             if max(link.source, link.destination) >= len(self.routers) or link.source == link.destination:
                 raise ValueError(f"link {number}: expected two different routers, numbers below {len(self.routers)}")
 
@@ -109,23 +122,56 @@ class Paths:
             reached[router] = True
             order.append(router)
             last[router] = number
+            if not (router == source or self._graph.routers[router].forwards):
+                continue
             for leaving in self._leaving[router]:
                 if not reached[end := self._graph.links[leaving].destination]:
                     heappush(waiting, (cost + self._costs[leaving], links + 1, leaving, end))
         return Tree(order, last)
 
+    def kept_tree(self, source: int) -> Tree:
+        """Return the same, and keep it, so that the paths from this router take little time from now on."""
+        if (tree := self._trees.get(source)) is None:
+            tree = self._trees[source] = self.tree(source)
+        return tree
+
     def path(self, source: int, destination: int) -> tuple[int, ...]:
         """Return the numbers of the links of the path between two routers, in their order; none if there is no path.
 
-        Trees are kept, so that the path of another destination of the same source takes little time.
+        The tree of the source is kept.
         """
-        if (tree := self._trees.get(source)) is None:
-            tree = self._trees[source] = self.tree(source)
-        links = []
+        tree, links = self.kept_tree(source), []
         while (number := tree.last[destination]) >= 0:
             links.append(number)
             destination = self._graph.links[number].source
         return tuple(reversed(links))
+
+
+def describe_graph(graph: LinkGraph) -> str:
+    """Return in a sentence how many routers and links a graph has, and what paths go by."""
+    pairs = Counter((link.source, link.destination) for link in graph.links)
+    parallel = len(graph.links) - len(pairs)
+    by = "cost" if any(link.cost is not None for link in graph.links) else "delay"
+    text = f"{len(graph.routers)} routers, {len(graph.links)} links (each direction counts), paths by {by}"
+    return f"{text}; {parallel} links are parallel to others, and paths take the cheapest" if parallel else text
+
+
+def limit_links(graph: LinkGraph, rate_mbit: float, queue_ms: float) -> LinkGraph:
+    """Return the graph with a rate for every link that has none, and a queue for every link with a rate that has none.
+
+    Args:
+        graph: its links keep the values that they have.
+        rate_mbit: 0 = no rate.
+        queue_ms: length of a queue, as the time to drain it at the rate of its link.
+    """
+    limited = (replace(link, rate_mbit=link.rate_mbit or rate_mbit) for link in graph.links)
+    links = (replace(link, queue_ms=link.queue_ms or queue_ms) if link.rate_mbit else link for link in limited)
+    return LinkGraph(graph.routers, tuple(links))
+
+
+def unlimited(graph: LinkGraph) -> LinkGraph:
+    """Return the graph without rates."""
+    return LinkGraph(graph.routers, tuple(replace(link, rate_mbit=0.0, queue_ms=0.0) for link in graph.links))
 
 
 def keep_routers(graph: LinkGraph, kept: Iterable[int]) -> LinkGraph:
@@ -133,14 +179,7 @@ def keep_routers(graph: LinkGraph, kept: Iterable[int]) -> LinkGraph:
     routers = list(kept)
     numbers = {router: number for number, router in enumerate(routers)}
     links = tuple(
-        GraphLink(
-            numbers[link.source],
-            numbers[link.destination],
-            link.delay_ms,
-            link.jitter_ms,
-            link.loss_ratio,
-            link.cost,
-        )
+        replace(link, source=numbers[link.source], destination=numbers[link.destination])
         for link in graph.links
         if link.source in numbers and link.destination in numbers
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks, Stop
 from topologies.jitter import CORRELATION_MS
 from topologies.model import Matrix, Underlay, between
 
@@ -73,6 +74,9 @@ class Network:
     follow. The link of a pair is made when it is asked for, from functions of the pair. So the network of a latency
     matrix copies nothing, and that of 10,000 points in a square has no matrix.
 
+    The link of a pair can stand for a path through a graph. Where links of that path have a rate, packets stop there:
+    ``stops`` says after which part of the delay. All pairs that cross a bottleneck share its queue.
+
     Attributes:
         size: number of hosts.
         delay_ms: the one-way delay of a pair.
@@ -81,6 +85,7 @@ class Network:
         rate_mbit: (2 n,) rate of each access link, by its number; empty = none has one, 0 = unlimited.
         queue_ms: (2 n,) length of each access link's queue, with or without a rate; empty = 0.
         jitter_correlation_ms: time between two random values of a pair's delay (``topologies.jitter``).
+        bottlenecks: the links with a rate between the access links, and where they are on the paths of pairs.
     """
 
     def __init__(
@@ -93,6 +98,7 @@ class Network:
         rate_mbit: Sequence[float] = (),
         queue_ms: Sequence[float] = (),
         jitter_correlation_ms: float = CORRELATION_MS,
+        bottlenecks: Bottlenecks = NO_BOTTLENECKS,
     ) -> None:
         self.size = size
         self.delay_ms = delay_ms
@@ -101,6 +107,7 @@ class Network:
         self.rate_mbit = rate_mbit
         self.queue_ms = queue_ms
         self.jitter_correlation_ms = jitter_correlation_ms
+        self.bottlenecks = bottlenecks
         self._asked_of_pairs: AskedOfPairs | None = None
 
     @classmethod
@@ -111,6 +118,7 @@ class Network:
             rate_mbit=underlay.rate_mbit.ravel().tolist() if underlay.rate_mbit.any() else (),
             queue_ms=underlay.queue_ms.ravel().tolist(),
             jitter_correlation_ms=underlay.jitter_correlation_ms,
+            bottlenecks=Bottlenecks.of(underlay),
         )
 
     @classmethod
@@ -121,6 +129,7 @@ class Network:
         rate_mbit: Sequence[float] = (),
         queue_ms: Sequence[float] = (),
         jitter_correlation_ms: float = CORRELATION_MS,
+        bottlenecks: Bottlenecks = NO_BOTTLENECKS,
     ) -> Network:
         """Return the network whose pairs have the values of matrices, which are not copied."""
         network = cls(
@@ -131,17 +140,19 @@ class Network:
             rate_mbit=rate_mbit,
             queue_ms=queue_ms,
             jitter_correlation_ms=jitter_correlation_ms,
+            bottlenecks=bottlenecks,
         )
         network._asked_of_pairs = asked
         return network
 
     def with_pairs(self, asked: AskedOfPairs) -> Network:
-        """Return the network in which other values are asked of all pairs, with the same access links."""
+        """Return the network in which other values are asked of all pairs, with the same rates and queues."""
         return Network.of_pairs(
             asked,
             rate_mbit=self.rate_mbit,
             queue_ms=self.queue_ms,
             jitter_correlation_ms=self.jitter_correlation_ms,
+            bottlenecks=self.bottlenecks,
         )
 
     def without_jitter(self) -> Network:
@@ -155,6 +166,10 @@ class Network:
     def inner_path(self, source: int, destination: int) -> tuple[int, ...]:
         """Return the numbers of the links of that path without the two access links."""
         return ((2 + source) * self.size + destination,)
+
+    def stops(self, source: int, destination: int) -> tuple[Stop, ...]:
+        """Return the bottlenecks that a packet passes between the two access links, in its order."""
+        return self.bottlenecks.stops(source, destination)
 
     def access(self, host: int) -> tuple[int, int]:
         """Return the numbers of a host's access link, up and down."""
@@ -194,7 +209,17 @@ class Network:
         sending_ms = np.zeros(2 * self.size)
         np.divide(packet_bytes * 8 / 1000, rates_mbit, out=sending_ms, where=rates_mbit > 0)
         up_ms, down_ms = sending_ms.reshape(2, self.size)
-        return np.asarray(self.asked_of_pairs().delay_ms + up_ms[:, None] + down_ms[None, :])
+        crossings_ms = self.asked_of_pairs().delay_ms + up_ms[:, None] + down_ms[None, :]
+        if self.bottlenecks:
+            crossings_ms += self.bottlenecks.sums(
+                [packet_bytes * 8 / 1000 / each.rate_mbit for each in self.bottlenecks.all]
+            )
+        return np.asarray(crossings_ms)
+
+    @property
+    def inner_queues_ms(self) -> Matrix:
+        """(n, n) how long the queues of bottlenecks can hold a packet of each pair, together."""
+        return self.bottlenecks.sums([each.queue_ms for each in self.bottlenecks.all])
 
 
 def uniform_network(size: int, delay_ms: float) -> Network:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from harness.terminal import printable, say
 from metrics.trace_forms import FORMS, Form
-from topologies.importers import Importer, Missing, Options
+from topologies.importers import Importer, Missing, Options, TopoReference
 from topologies.kinds import IMPORTERS
 
 WRITTEN = tuple(name for name, importer in IMPORTERS.items() if importer.writes)
@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     forms = parser.add_subparsers(dest="form", metavar="FORM", required=True)
     for importer in IMPORTERS.values():
         form = forms.add_parser(importer.name, help=f"read {importer.help}")
-        if importer.path != "shipped":
+        if importer.path == "code":
+            form.add_argument("topo", metavar="[FILE.py:]TOPO[,ARGUMENT...]", help="as the key topo of an experiment")
+        elif importer.path != "shipped":
             form.add_argument("path", type=Path)
         _add_options(form, importer)
         form.add_argument("--out", type=Path, required=True, metavar="FILE", help="write one-way delays to this file")
@@ -78,8 +80,12 @@ def _import_latencies(arguments: argparse.Namespace) -> None:
     from topologies.statistics import describe_delays
 
     given = {name: value for name in Options.__struct_fields__ if (value := getattr(arguments, name, None)) is not None}
+    path = getattr(arguments, "path", None)
+    if "topo" in given:
+        file, given["topo"] = TopoReference.parse(given["topo"])
+        path = None if file is None else Path(file)
     with input_errors():
-        found = IMPORTERS[arguments.form].read(getattr(arguments, "path", None), Options(**given))
+        found = IMPORTERS[arguments.form].read(path, Options(**given))
     form = arguments.to or ("mesh" if arguments.out.suffix == ".json" else "matrix")
     try:
         left_out = IMPORTERS[form].write(arguments.out, found)

@@ -46,7 +46,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.planning import remarks_on
     from harness.planning.faults import describe_faults
     from harness.planning.links import describe_links
-    from harness.testbeds.registry import find_lack
+    from harness.testbeds.registry import find_lack, find_testbed
     from peer.core.schedule import Publish
 
     plan = planned.plan
@@ -63,10 +63,13 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     faults = enumerate(describe_faults(plan.experiment, planned.changes))
     yield from (f"{f'fault {number}':<12} {text}" for number, text in faults)
     yield from (f"link class   {text}" for text in describe_links(plan.experiment, planned.underlay.hosts))
+    yield from _describe_bottlenecks(planned.underlay)
     if find_lack(plan.experiment.testbed, "shape") is None:
         yield f"rtt          {_describe_rtts(planned.underlay)}"
         yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)
+    if find_testbed(plan.experiment.testbed).plane is not None:
+        yield f"data plane   {plan.experiment.plane}"
     yield from (f"remark       {remark}" for remark in remarks_on(planned))
     yield ""
     yield "# prediction"
@@ -82,6 +85,16 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield ""
     yield "# SHA-256; equal file, overrides and seed give equal hashes"
     yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())
+
+
+def _describe_bottlenecks(underlay: Underlay) -> Iterator[str]:
+    """Yield how many links of a graph have a queue that packets between hosts pass."""
+    from topologies.bottlenecks import Bottlenecks
+
+    if (found := Bottlenecks.of(underlay)) and underlay.graph is not None:
+        rates = sorted({each.rate_mbit for each in found.all})
+        span = f"{rates[0]:g}" if len(rates) == 1 else f"{rates[0]:g} to {rates[-1]:g}"
+        yield f"bottlenecks  {len(found)} of {len(underlay.graph.links)} links, which packets share: {span} Mbit/s"
 
 
 def _sections(section: dict[str, Any], path: str = "") -> Iterator[str]:
@@ -108,11 +121,14 @@ def _toml(value: object) -> str:
 
 
 def _describe_data(planned: PlannedRun) -> Iterator[str]:
-    """Yield what is in measured latencies, and where they come from."""
+    """Yield what a generated graph is, or what is in measured latencies and where they come from."""
     from harness.terminal import printable
+    from topologies.link_graph import describe_graph
     from topologies.statistics import describe_delays
 
     if planned.plan.provenance is None:
+        if (graph := planned.underlay.graph) is not None:
+            yield f"graph        {describe_graph(graph)}"
         return
     described = describe_delays([host.name for host in planned.underlay.hosts], planned.underlay.delay_ms)
     yield from (f"{name:<12} {printable(described[name])}" for name in ("tails", "asymmetry", "detours"))

@@ -15,8 +15,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Analyse the run and return the exit code of its verdict, as ``trellis run`` does."""
     from harness.commands.run import print_outcome
-    from harness.stages.analysis import EXIT_CODES, analyse, executor_options
+    from harness.stages.analysis import EXIT_CODES, analyse, executor_options, remark_on_java
 
+    remark_on_java(arguments.master)
     summary = analyse(arguments.run_dir, arguments.master, executor_options(arguments))
     print_outcome(arguments.run_dir, summary, as_json=arguments.json)
     return EXIT_CODES[summary.verdict]

@@ -24,7 +24,8 @@ from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
 from harness.stages import manifest
-from harness.stages.analysis import EXIT_CODES, add_master_arguments, analyse, executor_options
+from harness.stages.analysis import EXIT_CODES, add_master_arguments, executor_options, remark_on_java
+from harness.stages.prepared import STOPPED, Prepared, prepared
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.terminal import say, say_json
 from harness.testbeds.emulated.work_folder import remove_work_folder
@@ -73,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     if collisions := current_collisions():
         raise ExperimentError("import names", "; ".join(collisions))
     options = executor_options(arguments)
+    remark_on_java(arguments.master)
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
     machine = find_machine(arguments.on, asked.testbed) if arguments.on else None
@@ -84,11 +86,11 @@ def run(arguments: argparse.Namespace) -> int:
             planned = _plan(arguments.file, overrides, seed, here=machine is None)
             _print_remarks(planned, remarked)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
-            with _saying_what_is_left(run_dir):
-                if status := _perform(asked.testbed, run_dir, machine):
+            with _saying_what_is_left(run_dir), prepared(run_dir, arguments.master, options) as analysis:
+                if status := _perform(asked.testbed, run_dir, machine, analysis):
                     return status  # the running stage has printed the reason
                 with step("tables and report"):
-                    summary = analyse(run_dir, arguments.master, options)
+                    summary = analysis.finish()
             print_outcome(run_dir, summary, as_json=arguments.json)
             attempt = next_attempt(run_dir, summary)
             if attempt.attempt > 1 + arguments.retry_host_stalls or not is_spoiled_by_host(summary):
@@ -160,10 +162,10 @@ def free_run_dir(name: str, seed: int) -> Path:
     return next(free for free in chain([first], others) if not free.exists())
 
 
-def _perform(testbed: str, run_dir: Path, machine: Machine | None) -> int:
+def _perform(testbed: str, run_dir: Path, machine: Machine | None, analysis: Prepared) -> int:
     """Run the running stage here, or on a machine; return its status."""
     if machine is None:
-        return perform_stage(testbed, run_dir)
+        return perform_stage(testbed, run_dir, analysis.stopped)
 
     def show(line: str) -> None:
         print(f"{machine.name}: {line}", file=sys.stderr, flush=True)
@@ -186,12 +188,20 @@ def name_machine(run_dir: Path, name: str) -> None:
     manifest.write(run_dir, known)
 
 
-def perform_stage(testbed: str, run_dir: Path) -> int:
-    """Run the running stage as a process, in a sandbox if the testbed needs one, and return its status."""
+def perform_stage(testbed: str, run_dir: Path, stopped: int | None = None) -> int:
+    """Run the running stage as a process, in a sandbox if the testbed needs one, and return its status.
+
+    Args:
+        testbed: its name.
+        run_dir: the planned run.
+        stopped: the descriptor of ``STOPPED``, for a stage in a sandbox: others need not be alone on this machine.
+    """
     argv = python_command("-m", "harness.stages.execution", str(run_dir))
     try:
         if TESTBEDS[testbed].sandboxed:
-            return sandbox.run(argv, keep=[run_dir])
+            given = {} if stopped is None else {STOPPED: str(stopped)}
+            descriptors = [] if stopped is None else [stopped]
+            return sandbox.run(argv, keep=[run_dir], environment=given, descriptors=descriptors)
         return run_stage(argv)
     finally:  # a stage that was killed could not do this itself
         (run_dir / RESERVE_FILE).unlink(missing_ok=True)

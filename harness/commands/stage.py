@@ -15,6 +15,7 @@ from harness.commands.run import perform_stage
 from harness.errors import TrellisError
 from harness.interruption import describe, exit_code, heed_sigterm
 from harness.planning import read_plan
+from harness.planning.planes import refuse_lacking_kernel
 from harness.planning.prediction import refuse_oversized
 from metrics.rundir import RunDirError
 
@@ -27,6 +28,7 @@ def main() -> int:
     try:
         plan = read_plan(run_dir).plan
         refuse_oversized(plan.experiment, len(plan.placement))
+        refuse_lacking_kernel(plan.experiment)
         return perform_stage(plan.experiment.testbed, run_dir)
     except (TrellisError, RunDirError) as error:
         print(f"trellis run: {error}", file=sys.stderr)

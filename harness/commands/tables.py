@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _compute(run_dir: Place, arguments: argparse.Namespace) -> int:
-    from harness.stages.analysis import AnalysisError, alone, executor_options
+    from harness.stages.analysis import AnalysisError, alone, executor_options, remark_on_java
     from metrics.analysis import analyse
     from metrics.rundir import RunDir
     from metrics.tables.schemas import TABLES
@@ -63,6 +63,7 @@ def _compute(run_dir: Place, arguments: argparse.Namespace) -> int:
     run.require_documents()
     with alone(run_dir):
         if arguments.csv is None or arguments.packets or not _has_tables(run):
+            remark_on_java(arguments.master)
             try:
                 written = analyse(run_dir, arguments.master, options, packets=arguments.packets, page=False)
             except StoreError:
@@ -84,7 +85,7 @@ def _read_captures(arguments: argparse.Namespace) -> int:
         UsageError: an option is for runs.
         ExperimentError: a file cannot be read, or the folder is not empty.
     """
-    from harness.stages.analysis import executor_options
+    from harness.stages.analysis import executor_options, remark_on_java
     from metrics.executors import opened
     from metrics.flows.reading import HostsError, list_all, read_hosts
     from metrics.flows.written import summarise, write_tables
@@ -99,8 +100,8 @@ def _read_captures(arguments: argparse.Namespace) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
             raise ExperimentError(f"--to {folder}", "expected a new or an empty folder")
-        size = sum(capture.path.stat().st_size for capture in captures)
-        with opened(arguments.master, size, options) as executor:
+        remark_on_java(arguments.master)
+        with opened(arguments.master, options) as executor:
             write_tables(executor, captures, hosts, folder)
     except HostsError as error:
         raise ExperimentError("--hosts", str(error)) from None

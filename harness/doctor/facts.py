@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from harness.doctor.collisions import CHECKOUT, current_collisions
 from harness.doctor.programs import find_program, program_path, read_programs
+from harness.planes.description import Device
+from harness.planes.registry import PLANES
 from harness.testbeds.registry import TESTBEDS
 from metrics.processors import usable_processors
 
@@ -24,13 +26,18 @@ AS_ROOT = ("unshare", *NAMESPACES)
 AS_USER = ("unshare", "--user", "--map-root-user", *NAMESPACES)
 NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
 
-NETEM = ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")
-"""The command that tries the scheduler that a kernel data plane would need."""
-
 NEEDED = {device.name: device for testbed in TESTBEDS.values() for device in testbed.needs}
 """The devices that testbeds need of the kernel."""
 
-DEVICES = {name: device.command for name, device in NEEDED.items()} | {"netem": NETEM}
+OPTIONAL = {
+    device.name: (plane.name, device)
+    for plane in PLANES.values()
+    for device in plane.needs
+    if device.name not in NEEDED
+}
+"""The devices that only data planes need that an experiment has to name, each with the plane."""
+
+DEVICES = {device.name: device.command for device in (*NEEDED.values(), *(device for _, device in OPTIONAL.values()))}
 """The command that tries each kernel feature, inside temporary namespaces."""
 
 
@@ -93,10 +100,19 @@ def attempt(argv: Sequence[str]) -> Trial:
     return Trial(False, said[-1] if said else f"exit status {done.returncode}")
 
 
+def try_device(device: Device) -> Trial:
+    """Try a kernel feature inside temporary namespaces."""
+    return attempt((*_enter(), *device.command))
+
+
+def _enter() -> tuple[str, ...]:
+    """Return the command that makes this user's temporary namespaces."""
+    return AS_ROOT if os.geteuid() == 0 else AS_USER
+
+
 def gather() -> Facts:
     """Gather the facts about this machine, in about two seconds. Nothing is left behind."""
-    is_root = os.geteuid() == 0
-    enter = AS_ROOT if is_root else AS_USER
+    is_root, enter = os.geteuid() == 0, _enter()
     return Facts(
         is_root=is_root,
         namespaces=attempt((*enter, "true")),

@@ -1,6 +1,6 @@
 """The checks: pure functions from facts to findings."""
 
-from harness.doctor.facts import NEEDED, Facts
+from harness.doctor.facts import NEEDED, OPTIONAL, Facts
 from harness.doctor.findings import Finding, Level
 from harness.doctor.programs import SETUP, Program, read_programs
 from harness.planes.description import Device
@@ -69,13 +69,15 @@ def probe_devices(facts: Facts) -> list[Finding]:
     if not facts.namespaces.worked:
         return []
     findings = [_device(facts, device) for device in NEEDED.values()]
-    netem = facts.devices["netem"]
-    if netem.worked:
-        findings.append(Finding("netem", "ok", "the kernel has it", "a kernel data plane is possible"))
-    else:
-        text = "only the userspace data plane is possible, which is the default"
-        findings.append(Finding("netem", "note", f"absent: {netem.error}", text))
-    return findings
+    return findings + [_optional(facts, plane, device) for plane, device in OPTIONAL.values()]
+
+
+def _optional(facts: Facts, plane: str, device: Device) -> Finding:
+    tried = facts.devices[device.name]
+    if tried.worked:
+        return Finding(device.name, "ok", "the kernel has it", device.purpose)
+    meaning = f'{device.purpose}; needed for plane = "{plane}" only'
+    return Finding(device.name, "note", f"absent: {tried.error}", meaning, device.mend)
 
 
 def _device(facts: Facts, device: Device) -> Finding:
@@ -109,14 +111,16 @@ def _program(facts: Facts, program: Program) -> Finding:
 
 
 def probe_java(facts: Facts) -> Finding:
-    """Check the version of Java, which Spark needs."""
-    purpose = "Spark, which computes the tables of large runs and distributes sweeps"
+    """Check the version of Java, which Spark needs; without any, one process analyses a run."""
+    purpose = "Spark, which computes the tables of runs and distributes sweeps"
     if facts.java_major is not None and facts.java_major >= MINIMUM_JAVA:
         return Finding("java", "ok", f"version {facts.java_major}", purpose)
-    found = (
-        "not installed" if facts.java_major is None else f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
-    )
-    return Finding("java", "problem", found, purpose, _installation("run"), _installer("run", facts))
+    mend, fix = _installation("run"), _installer("run", facts)
+    if facts.java_major is None:
+        found = "not installed, so one process computes the tables, and sweeps need --master here"
+        return Finding("java", "note", found, purpose, mend, fix)
+    found = f"version {facts.java_major}, needed {MINIMUM_JAVA} or later"
+    return Finding("java", "problem", found, purpose, mend, fix)
 
 
 def _installation(group: str) -> str:

@@ -38,14 +38,23 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(tuple(f"faults.{verb}" for verb in VERBS if verb != "pause"), "faults", refused=True),
     Demand(("faults.pause",), "pause", refused=True),
     Demand(
-        tuple(f"underlay.{key}" for key in ("loss_ratio", "rate_mbit", "up_mbit", "down_mbit", "links")),
+        tuple(f"underlay.{key}" for key in ("loss_ratio", "links")),
         "shape",
+        refused=True,
+    ),
+    Demand(
+        tuple(f"underlay.{key}" for key in ("rate_mbit", "up_mbit", "down_mbit", "link_rate_mbit")),
+        "rate",
         refused=True,
     ),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms"), "shape"),
     Demand(("underlay.jitter", "underlay.jitter_correlation_ms"), "shape"),
     Demand(
-        tuple(f"underlay.{key}" for key in ("queue_ms", "queue_bytes", "links.queue_ms", "links.queue_bytes")), "queue"
+        tuple(
+            f"underlay.{key}"
+            for key in ("queue_ms", "queue_bytes", "link_queue_ms", "links.queue_ms", "links.queue_bytes")
+        ),
+        "queue",
     ),
     Demand(("peer.send_queue_bytes", "peer.metrics", "supervision"), "processes"),
     Demand(("prometheus.enabled", "prometheus.scrape_interval_s"), "processes"),
@@ -59,6 +68,7 @@ DEMANDS: tuple[Demand, ...] = (
         ),
         "certify",
     ),
+    Demand(("plane",), "certify"),
     Demand(("simulator.processing_ms", "simulator.encode_frames"), "simulate"),
 )
 
@@ -80,7 +90,7 @@ def ignored_keys(experiment: Experiment) -> Iterator[str]:
 def _unmet(experiment: Experiment) -> Iterator[tuple[Demand, str, str]]:
     """Yield the place of every key that is set and that the testbed cannot honour, with its demand and the reason."""
     for demand in DEMANDS:
-        if (reason := find_lack(experiment.testbed, demand.ability)) is not None:
+        if (reason := find_lack(experiment.testbed, demand.ability, experiment.plane)) is not None:
             for key in demand.keys:
                 usual = [None, *(value for _, value in _values(DEFAULTS, key))]
                 for place, value in _values(experiment, key):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from harness.errors import ExperimentError
 from harness.experiment.form import ChurnSpec, InterestsSpec, UnderlaySpec
+from topologies.importers import TopoReference
 
 DATA_VARIABLE = "TRELLIS_DATA"
 
@@ -17,7 +18,7 @@ DATA_SETS = {
 
 
 def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> Path | None:
-    """Return the path of a section's data: the experiment's, otherwise below $TRELLIS_DATA; None = nowhere.
+    """Return the path of a section's data: the experiment's, otherwise below $TRELLIS_DATA; None = there is none.
 
     Args:
         spec: the section.
@@ -26,11 +27,14 @@ def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> P
     Raises:
         ExperimentError: the path begins with the home of an unknown user.
     """
-    if spec.path is not None:
+    named = spec.path
+    if isinstance(spec, UnderlaySpec) and spec.topo is not None:
+        named = TopoReference.parse(spec.topo).file
+    if named is not None:
         try:
-            return folder / Path(spec.path).expanduser()
+            return folder / Path(named).expanduser()
         except RuntimeError as error:  # the home of a user that does not exist
-            raise ExperimentError(spec.path, str(error)) from None
+            raise ExperimentError(named, str(error)) from None
     data = os.environ.get(DATA_VARIABLE)
     return Path(data) / DATA_SETS[spec.kind] if data and spec.kind in DATA_SETS else None
 

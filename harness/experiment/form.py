@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct, defstruct, field, to_builtins
 from msgspec.structs import force_setattr
 
+from harness.planes.registry import AUTO, PLANES
+from harness.planes.registry import DEFAULT as DEFAULT_PLANE
 from harness.testbeds.registry import DEFAULT as DEFAULT_TESTBED
 from harness.testbeds.registry import TESTBEDS
 from peer.core.addressing.expression import MAX_TERMS
@@ -29,10 +31,12 @@ from topologies.importers import Missing, Times
 from topologies.jitter import CORRELATION_MS
 from topologies.kinds import GENERATORS, IMPORTERS, carried_by
 from topologies.limits import FASTEST_MBIT, LARGEST_DELAY_MS, MOST_HOSTS
+from topologies.link_graph import MOST_ROUTERS
 
 if TYPE_CHECKING:
     ProtocolName = str
     TestbedName = str
+    PlaneName = str
     MembershipName = str
     DisseminationName = str
     AdversaryName = str
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
 else:
     ProtocolName = Literal[tuple(PROTOCOLS)]
     TestbedName = Literal[tuple(TESTBEDS)]
+    PlaneName = Literal[(*PLANES, AUTO)]
     MembershipName = Literal[tuple(MEMBERSHIPS)]
     DisseminationName = Literal["protocol", *SHARED_DISSEMINATIONS]
     AdversaryName = Literal["none", *ADVERSARIES]
@@ -57,6 +62,7 @@ TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
 OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
 AccessRate = Annotated[float, Meta(ge=0, le=FASTEST_MBIT)]
+TopoName = Annotated[str, Meta(pattern=r"^(.+\.py:)?[A-Za-z_][A-Za-z0-9_]*(,.*)?\Z")]
 FilePath = Annotated[str, Meta(min_length=1)]
 Group = Annotated[str, Meta(min_length=1)] | Count | tuple[Annotated[int, Meta(ge=0)], ...]
 
@@ -94,16 +100,21 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     kind: UnderlayKind = "world-cities"
     """``world-cities``: cities, with delays modelled from distances. ``unit-square``: random points, delays by
-    distance. ``uniform``: all delays equal. ``measured-cities``: delays measured between 217 cities, which ship with
-    Trellis. ``wondernetwork``: those between 246 cities, per direction and with jitter. ``matrix``, ``pairs``,
-    ``mesh``: your own matrix, list of pairs or JSON. ``ethp2p``: the ``topology.json`` of its simulations.
-    ``graphml``, ``gml``, ``rocketfuel``: routers and links, as of the Topology Zoo, Shadow and Rocketfuel; a host at
-    each router, and delays along the shortest paths."""
+    distance. ``uniform``: all delays equal. ``dumbbell``: two routers with one link. ``fat-tree``: the switches of a
+    data centre. ``waxman``, ``barabasi-albert``: random graphs of routers. ``measured-cities``: delays measured between
+    217 cities, which ship with Trellis. ``wondernetwork``: those between 246 cities, per direction and with jitter.
+    ``matrix``, ``pairs``, ``mesh``: your own matrix, list of pairs or JSON. ``ethp2p``: the ``topology.json`` of its
+    simulations. ``graphml``, ``gml``, ``rocketfuel``: routers and links, as of the Topology Zoo, Shadow and Rocketfuel;
+    a host at each router, and delays along the shortest paths. ``mininet``, ``miniedit``: the hosts, switches and links
+    of a ``Topo`` class or a file of MiniEdit."""
     hosts: Annotated[int, Meta(ge=2, le=MOST_HOSTS)] | None = None
-    """Number of hosts; each runs one node. Default: every site of the data, or 20 of a generated network. A smaller
-    number is a sample."""
+    """Number of hosts; each runs one node. Default: every site of the data, every router (``waxman``,
+    ``barabasi-albert``), every port (``fat-tree``), or 20 of other generated networks. A smaller number is a sample."""
     path: FilePath | None = None
     """The data: a file, or a WonderNetwork folder (default: below $TRELLIS_DATA); relative to this file."""
+    topo: TopoName | None = None
+    """A ``Topo`` of Mininet (``mininet``), with arguments as ``mn --topo`` has them: ``mytopo.py:MyTopo,3``, or one of
+    Mininet's own, such as ``tree,2,3``. The file is run, and is relative to this file."""
     times: Times | None = None
     """What the file's times are: ``rtt`` or ``one-way``. Default: what its header or keys say; ``one-way`` for
     ``matrix``."""
@@ -114,14 +125,29 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Pairs without a time (``pairs``, ``mesh``, ``ethp2p``). ``refuse``: refuse the file. ``reverse``: take the other
     direction's time. ``relay``: the same, otherwise the best sum over one relay. ``path``: the same, otherwise the
     shortest path. ``drop``: drop the hosts with most missing pairs until none is missing. Of a graph (``graphml``,
-    ``gml``, ``rocketfuel``), ``drop`` keeps the largest connected part, and all others refuse a graph in parts."""
+    ``gml``, ``rocketfuel``, ``mininet``, ``miniedit``), ``drop`` keeps the largest connected part, and all others
+    refuse a graph in parts."""
     delay_ms: Delay = 50.0
-    """One-way delay between any two hosts (``uniform``)."""
+    """One-way delay between any two hosts (``uniform``), of the link between the two routers (``dumbbell``), or of
+    every link (``fat-tree``)."""
     side_ms: Delay = 100.0
-    """One-way delay across one side of the square (``unit-square``)."""
+    """One-way delay across one side of the square (``unit-square``), also of a link of that length (``waxman``,
+    ``barabasi-albert``)."""
+    routers: Annotated[int, Meta(ge=2, le=MOST_ROUTERS)] | None = None
+    """Number of routers (``waxman``, ``barabasi-albert``). Default: that of the hosts."""
+    pods: Annotated[int, Meta(ge=2, le=34, multiple_of=2)] = 4
+    """Ports of a switch (``fat-tree``): k pods of k switches, (k / 2)^2 core switches, and, if ``hosts`` is not set,
+    k / 2 hosts at each of the k^2 / 2 edge switches."""
+    waxman_alpha: Annotated[float, Meta(gt=0, le=1)] = 0.6
+    """Probability of a link between two routers at the same point (``waxman``). The probability falls with the distance
+    d between two points of the unit square: alpha exp(-d / (beta sqrt(2)))."""
+    waxman_beta: Annotated[float, Meta(gt=0, le=1)] = 0.3
+    """How slowly that probability falls (``waxman``)."""
+    links_per_router: Annotated[int, Meta(ge=1, le=100)] = 2
+    """Links that each router adds to earlier ones (``barabasi-albert``)."""
     access_delay_ms: OptionalDelay = 1.0
-    """Delay of the access link of hosts in the same city, if there are more hosts than cities. The one-way delay
-    between two such hosts is twice this; delays between cities do not change."""
+    """Delay of the access link of hosts in the same city or at the same router, if there are more hosts than those. The
+    one-way delay between two such hosts is twice this; delays between cities or routers do not change."""
     jitter: Literal["measured", "none"] | OptionalDelay = "measured"
     """``measured`` (if the data has it), ``none``, or the standard deviation of every one-way delay in ms."""
     jitter_correlation_ms: Delay = CORRELATION_MS
@@ -141,6 +167,11 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     queue_bytes: Count | None = None
     """Its length in bytes, instead of ``queue_ms``: a packet with more bytes ahead of it is dropped. Links without a
     rate keep ``queue_ms``."""
+    link_rate_mbit: AccessRate = 0.0
+    """Rate of every link of a graph that has none of its own, each direction by itself, at least 0.001; 0 = unlimited
+    (``graphml``, ``gml``, ``rocketfuel``)."""
+    link_queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0
+    """Length of the drop-tail queue of every link of a graph that has a rate and no queue of its own."""
     links: tuple[LinksSpec, ...] = ()
     """Other values for classes of hosts or pairs of hosts ([underlays.md](underlays.md#classes-of-links)). Of entries
     about the same link, the later one holds, key by key."""
@@ -545,6 +576,11 @@ class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
     """Seed of all random draws of the run."""
     testbed: TestbedName = DEFAULT_TESTBED
     """Where the nodes run: [Testbeds](#testbeds) describes each testbed and what it can do."""
+    plane: PlaneName = DEFAULT_PLANE
+    """What carries packets on the ``emulated`` testbed. ``userspace``: a process of Trellis
+    ([dataplane.md](dataplane.md)). ``kernel``: netem of the kernel ([kernel-plane.md](kernel-plane.md)). ``auto``: the
+    kernel where the plan is made, if it can do all that the experiment asks for, otherwise ``userspace``; the plan says
+    which."""
     inventory: FilePath | None = None
     """File with the machines of a ``remote`` testbed (playbooks/inventories); relative to this file."""
     time_dilation: Annotated[float, Meta(ge=1, le=1000)] = 1.0
@@ -612,7 +648,15 @@ class Experiment(_WithSections, forbid_unknown_fields=True, frozen=True):
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
 
 
-OPTIONAL = ("up_mbit", "down_mbit", "queue_bytes", "links", "jitter_correlation_ms")
+OPTIONAL = (
+    "up_mbit",
+    "down_mbit",
+    "queue_bytes",
+    "link_rate_mbit",
+    "link_queue_ms",
+    "links",
+    "jitter_correlation_ms",
+)
 """The keys of ``[underlay]`` that a plan has only if they are not as usual."""
 
 _NAMES = [*_Opening.__annotations__, *Experiment.__annotations__, *(section for section, _ in _DESCRIBED)]

@@ -1,4 +1,4 @@
-"""The rules of access links and of ``[[underlay.links]]``: which keys an entry takes, and which values fit together."""
+"""The rules of links in ``[underlay]`` and ``[[underlay.links]]``: which keys each takes, which values fit together."""
 
 from collections.abc import Iterator
 
@@ -11,6 +11,9 @@ RATES = ("rate_mbit", "up_mbit", "down_mbit")
 
 ACCESS = (*RATES, "queue_ms", "queue_bytes")
 """The keys about access links, of the section and of its entries."""
+
+GRAPH = ("link_rate_mbit", "link_queue_ms")
+"""The keys of the section about links of a graph."""
 
 PAIRS = ("jitter_ms", "loss_ratio")
 """The keys of an entry about pairs."""
@@ -27,13 +30,26 @@ def link_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         yield from _access_rules(place, section, is_limited)
         if isinstance(section, LinksSpec):
             yield from _entry_rules(place, section)
+    yield from _graph_rules(underlay)
+
+
+def _graph_rules(underlay: UnderlaySpec) -> Iterator[tuple[bool, str, str]]:
+    yield _slow("$.underlay.link_rate_mbit", underlay.link_rate_mbit)
+    for key in GRAPH:
+        named = getattr(underlay, key) != getattr(UnderlaySpec(), key)
+        unused = f'kind = "{underlay.kind}" has no graph of links'
+        yield named and "graph" not in carried_by(underlay.kind), f"$.underlay.{key}", unused
+
+
+def _slow(place: str, rate_mbit: float) -> tuple[bool, str, str]:
+    """Return the rule that a rate is not too slow."""
+    problem = f"expected 0 or at least {SLOWEST_MBIT:g}, got {rate_mbit:g}"
+    return 0 < rate_mbit < SLOWEST_MBIT, place, problem
 
 
 def _access_rules(place: str, section: UnderlaySpec | LinksSpec, is_limited: bool) -> Iterator[tuple[bool, str, str]]:
     for key in RATES:
-        rate_mbit = getattr(section, key) or 0.0
-        slowest = 0 < rate_mbit < SLOWEST_MBIT
-        yield slowest, f"{place}.{key}", f"expected 0 or at least {SLOWEST_MBIT:g}, got {rate_mbit:g}"
+        yield _slow(f"{place}.{key}", getattr(section, key) or 0.0)
     if section.queue_bytes is not None:
         key = f"{place}.queue_bytes"
         yield section.queue_ms != type(section)().queue_ms, key, "queue_ms is set, too: expected one of them"

@@ -33,6 +33,7 @@ from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topi
 from peer.core.payload import least_payload_bytes
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
+from topologies.graph_kinds import GRAPH_KEYS, GRAPHS
 from topologies.importers import Options
 from topologies.kinds import IMPORTERS
 
@@ -139,13 +140,19 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 
 def _data_rules(underlay: UnderlaySpec) -> Iterator[tuple[bool, str, str]]:
     importer = IMPORTERS.get(underlay.kind)
-    named, reads_file = importer is not None and importer.path == "named", importer and importer.path != "shipped"
-    yield named and not underlay.path, "$.underlay.path", f'missing: kind = "{underlay.kind}" needs it'
-    yield bool(underlay.path) and not reads_file, "$.underlay.path", f'kind = "{underlay.kind}" reads no file'
+    source = importer.path if importer else ""
+    missing = f'missing: kind = "{underlay.kind}" needs it'
+    yield source == "named" and not underlay.path, "$.underlay.path", missing
+    yield source == "code" and not underlay.topo, "$.underlay.topo", missing
+    problem = f'kind = "{underlay.kind}" ' + ("names its file in topo" if source == "code" else "reads no file")
+    yield bool(underlay.path) and source not in ("named", "data"), "$.underlay.path", problem
     for option in Options.__struct_fields__:
         asked = getattr(underlay, option) != getattr(Options(), option)
         taken = importer is not None and option in importer.options
         yield asked and not taken, f"$.underlay.{option}", f'kind = "{underlay.kind}" does not use it'
+    for key in sorted(GRAPH_KEYS - set(GRAPHS.get(underlay.kind, ()))):
+        asked = getattr(underlay, key) != getattr(UnderlaySpec(), key)
+        yield asked, f"$.underlay.{key}", f'kind = "{underlay.kind}" does not use it'
 
 
 def _interest_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

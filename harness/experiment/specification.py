@@ -13,9 +13,11 @@ import msgspec
 from harness.experiment import form
 from harness.experiment.abilities import DEMANDS
 from harness.experiment.wording import describe_type
+from harness.planes.registry import DEFAULT as DEFAULT_PLANE
+from harness.planes.registry import PLANES
 from harness.planning import needs, prediction
 from harness.testbeds.description import ABILITIES
-from harness.testbeds.registry import TESTBEDS, find_lack
+from harness.testbeds.registry import DEFAULT, TESTBEDS, find_lack
 from peer.runtime import limits
 
 _INTRODUCTION = """\
@@ -49,14 +51,14 @@ use, such as `[flood]` under a protocol whose messages travel along its topics' 
 that add protocols, adversaries, underlays and others ([plugins.md](plugins.md)). `--plugin FILE` does the same for a
 command. Their sections are then sections like the others.
 
-An experiment file is code: `plugins` names modules, which `check`, `plan`, `run` and `sweep` import, and `peer.command`
-names a program, which the run starts, as the user who started the command. Use only files that you trust
-([limitations.md](limitations.md), "Rights").
+An experiment file is code: `plugins` names modules, which `check`, `plan`, `run` and `sweep` import, `underlay.topo`
+names a Python file, which `plan`, `run` and `sweep` run, and `peer.command` names a program, which the run starts, as
+the user who started the command. Use only files that you trust ([limitations.md](limitations.md), "Rights").
 
 Rules between keys: `topics_per_message` is at most `topics`; `degree` is below the number of hosts;
-`testbed = "remote"` needs `inventory`, and no other testbed allows it; with it `time_dilation` must be 1; the kind
-`matrix` needs `path`, and of the other kinds only `wondernetwork` allows it; `expected_final_state = "running"` needs a
-`command`. Numbers are finite.
+`testbed = "remote"` needs `inventory`, and no other testbed allows it; with it `time_dilation` must be 1; the kinds
+that read a file need `path` (`wondernetwork` has a default, `mininet` needs `topo` instead), and no others allow it;
+`expected_final_state = "running"` needs a `command`. Numbers are finite.
 """
 
 _TESTBEDS = """\
@@ -106,12 +108,14 @@ def _testbeds() -> Iterator[str]:
     """Yield what each testbed is, and a table of abilities and the keys that need them."""
     for testbed in TESTBEDS.values():
         yield f"- `{testbed.name}`: {testbed.text}"
-    yield f"\n| ability | {' | '.join(f'`{name}`' for name in TESTBEDS)} | keys that need it |"
-    yield "|---" * (len(TESTBEDS) + 2) + "|"
+    shown = {f"`{name}`": (name, DEFAULT_PLANE) for name in TESTBEDS}
+    shown |= {f'`{DEFAULT}`, `plane = "{plane}"`': (DEFAULT, plane) for plane in PLANES if plane != DEFAULT_PLANE}
+    yield f"\n| ability | {' | '.join(shown)} | keys that need it |"
+    yield "|---" * (len(shown) + 2) + "|"
     for ability, text in ABILITIES.items():
         demands = [demand for demand in DEMANDS if demand.ability == ability]
         keys = [f"`{key}`{' (refused)' if demand.refused else ''}" for demand in demands for key in demand.keys]
-        cells = [find_lack(name, ability) or "yes" for name in TESTBEDS]
+        cells = [find_lack(name, ability, plane) or "yes" for name, plane in shown.values()]
         yield f"| `{ability}`: {text} | {' | '.join(cells)} | {', '.join(keys)} |"
     yield ""
 

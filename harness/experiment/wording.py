@@ -14,7 +14,7 @@ _NAMES: dict[type, tuple[str, str]] = {
     inspect.DictType: ("a section", "sections"),
     inspect.AnyType: ("a value", "values"),
 }
-_BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="))
+_BOUNDS = (("gt", ">"), ("ge", ">="), ("lt", "<"), ("le", "<="), ("multiple_of", "a multiple of"))
 _type_info = cache(inspect.type_info)  # 0.1 s for the form of experiments, which a hint needs once per section
 
 

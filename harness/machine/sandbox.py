@@ -14,13 +14,16 @@ still have the capabilities.
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -86,6 +89,7 @@ def run(
     keep: Iterable[Path] = (),
     environment: Mapping[str, str] | None = None,
     output: IO[bytes] | None = None,
+    descriptors: Sequence[int] = (),
 ) -> int:
     """Run a command inside a new sandbox and wait for it. An interrupt ends the sandbox at once.
 
@@ -97,7 +101,7 @@ def run(
     Raises:
         TestbedError: the sandbox could not be made, or a signal ended it.
     """
-    process = enter(argv, keep=keep, environment=environment, output=output)
+    process = enter(argv, keep=keep, environment=environment, output=output, descriptors=descriptors)
     try:
         status = process.wait()
     except BaseException:
@@ -197,6 +201,43 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, data: s
     if libc.mount(*encoded, ctypes.c_ulong(flags), data.encode()) != 0:
         problem = os.strerror(ctypes.get_errno())
         raise TestbedError(f"mount {kind or source or 'private'} on {target} in the sandbox", problem)
+
+
+def stop_others() -> None:
+    """Stop all other processes of the sandbox whose first process this is, and return when every thread has stopped.
+
+    Raises:
+        TestbedError: this process is not the first one of its PID namespace.
+    """
+    _signal_others(signal.SIGSTOP)
+    while not set(_other_states()) <= _STANDING:
+        time.sleep(_STOP_POLL_S)
+
+
+def continue_others() -> None:
+    """Let the processes go on that ``stop_others`` has stopped."""
+    _signal_others(signal.SIGCONT)
+
+
+_STANDING = {"T", "t", "Z", "X"}
+"""States of threads that are stopped, or have ended. Source: proc_pid_stat(5)."""
+
+_STOP_POLL_S = 0.005
+
+
+def _signal_others(number: signal.Signals) -> None:
+    if os.getpid() != 1:
+        raise TestbedError("send a signal to the processes of a sandbox", "the sender is not its first process")
+    with contextlib.suppress(ProcessLookupError):  # there are no others
+        os.kill(-1, number)
+
+
+def _other_states() -> Iterator[str]:
+    """Yield the state of each thread of the other processes of the PID namespace."""
+    for stat in Path("/proc").glob("[0-9]*/task/[0-9]*/stat"):
+        if stat.parts[2] != "1":
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                yield stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
 
 
 def _below(keep: Sequence[Path], hidden: Sequence[Path]) -> list[Path]:

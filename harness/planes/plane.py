@@ -3,8 +3,9 @@
 A data plane is the network between the emulated hosts. An implementation registers a description
 (``harness.planes.description``); the testbed makes the plane and asks only for what ``Plane`` has.
 
-A frame read from its source's device at ``tap_tx`` passes the source's access link (up), the pair's delay, and the
-destination's access link (down), and is written to the destination's device at ``tap_rx``:
+A frame read from its source's device at ``tap_tx`` passes the source's access link (up), the pair's delay with the
+bottlenecks on its path, and the destination's access link (down), and is written to the destination's device at
+``tap_rx``:
 
 * ``tap_tx`` is taken right after the read and ``tap_rx`` right before the write, so that at every hop
   log_send <= tap_tx <= tap_rx <= log_recv on one clock, the run's (``peer.runtime.clock``);
@@ -21,14 +22,15 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from harness.errors import TestbedError
 from topologies import timeline
 from topologies.network import Link, Network
 
 DROP_CAUSES = ("loss", "queue", "cut", "cut_in_flight", "unknown_destination", "not_ip", "device_full", "overload")
-"""Why the data plane can drop a frame. ``queue``: an access link's drop-tail queue was full; ``cut``: a fault had cut
-the pair, so that the frame did not enter it; ``cut_in_flight``: a fault cut the pair while the frame was on it;
-``device_full``: the destination's kernel refused the frame, or its namespace is gone; ``overload``: the data plane
-holds as many frames as it may."""
+"""Why the data plane can drop a frame. ``queue``: the drop-tail queue of an access link or of a bottleneck was full;
+``cut``: a fault had cut the pair, so that the frame did not enter it; ``cut_in_flight``: a fault cut the pair while the
+frame was on it; ``device_full``: the destination's kernel refused the frame, or its namespace is gone; ``overload``:
+the data plane holds as many frames as it may."""
 
 
 class Port(Struct, frozen=True):
@@ -40,6 +42,16 @@ class Port(Struct, frozen=True):
     prefix: int = 16
     device: str = "wan0"
     mtu: int = 1500
+
+
+def check_ports(ports: Sequence[Port], size: int) -> None:
+    """Check that there is one port per host, in order.
+
+    Raises:
+        TestbedError: there is not.
+    """
+    if [port.host for port in ports] != list(range(size)):
+        raise TestbedError("attach the hosts", f"expected one port for each of {size} hosts, in order")
 
 
 class Counters(Struct, frozen=True):
@@ -83,6 +95,21 @@ class CaptureCounts(Struct, frozen=True):
     frames_out: int
 
 
+class BottleneckCounters(Struct, frozen=True):
+    """What a bottleneck has carried.
+
+    Attributes:
+        link: its number in the graph of the underlay.
+        frames, frame_bytes: that it has sent.
+        drops: frames that found its queue full.
+    """
+
+    link: int
+    frames: int
+    frame_bytes: int
+    drops: int
+
+
 class FinalCounters(Struct, frozen=True):
     """The counters at the end of a data plane.
 
@@ -94,6 +121,7 @@ class FinalCounters(Struct, frozen=True):
         realtime: whether the forwarding process had real-time priority.
         applied_ns: from when on frames met the changes of each scheduled instant, in their order; shorter if the plane
             was closed before.
+        bottlenecks: what each bottleneck has carried, by its number in the network.
     """
 
     counters: Counters
@@ -101,6 +129,7 @@ class FinalCounters(Struct, frozen=True):
     overruns: int
     realtime: bool
     applied_ns: tuple[int, ...] = ()
+    bottlenecks: tuple[BottleneckCounters, ...] = ()
 
 
 class PairChange(Struct, frozen=True):

@@ -17,6 +17,7 @@ from harness.planning.documents import hash_documents
 from harness.planning.faults import compile_faults
 from harness.planning.placement import place_nodes
 from harness.planning.plan import Plan, PlannedRun
+from harness.planning.planes import choose_plane
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
@@ -35,6 +36,8 @@ LONGEST_PROCESSING_MS = 60_000.0
 
 def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = (), *, here: bool = True) -> PlannedRun:
     """Resolve every default, make all random draws, and predict what the run needs.
+
+    Only ``plane = "auto"`` depends on the machine.
 
     Args:
         experiment: from ``load_experiment``.
@@ -55,6 +58,7 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
     underlay, provenance = make_underlay(experiment, source.parent)
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
     check_rules(experiment)
+    experiment = choose_plane(experiment, underlay, here)
     refuse_oversized(experiment, underlay.size, here)
     workload = draw_workload(experiment, underlay.size, source.parent)
     if not any(isinstance(action, Publish) for action in workload.schedule):

@@ -16,7 +16,8 @@ from harness.planning.models import find_model
 from harness.planning.needs import estimate_needs
 from harness.planning.overlay_models import OverlayModel, model_overlay
 from harness.planning.plan import Prediction
-from harness.testbeds.registry import TESTBEDS
+from harness.testbeds.description import Description
+from harness.testbeds.registry import find_testbed
 from harness.workload.churn import mean_off_s
 from harness.workload.interests import Interests, expected_draws
 from peer.core.randomness import NETWORK, substream
@@ -73,9 +74,8 @@ def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> N
         ExperimentError: the run needs too much; the message names the place and the numbers.
     """
     _refuse_many(_drawn(experiment, hosts))
-    testbed = TESTBEDS[experiment.testbed]
-    if testbed.limit is not None and hosts > testbed.limit.hosts:
-        problem = f"expected at most {testbed.limit.hosts} hosts {testbed.limit.place}, got {hosts}"
+    testbed = find_testbed(experiment.testbed, experiment.plane)
+    if problem := exceeded_limit(testbed, hosts):
         raise ExperimentError("$.underlay.hosts", problem)
     if not (here and testbed.here):
         return
@@ -88,6 +88,12 @@ def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> N
         if need > limit:
             problem = f"{hosts} hosts need {need:.0f} {what}, this machine has {limit:.0f}"
             raise ExperimentError("$.underlay.hosts", problem)
+
+
+def exceeded_limit(testbed: Description, hosts: int) -> str:
+    """Return a sentence if a testbed has no room for so many hosts; otherwise nothing."""
+    limit = testbed.limit
+    return f"expected at most {limit.hosts} hosts {limit.place}, got {hosts}" if limit and hosts > limit.hosts else ""
 
 
 class _Drawn(NamedTuple):

@@ -8,14 +8,15 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from harness.experiment.data import require_data
+from harness.experiment.data import data_path, require_data
 from harness.experiment.document import input_errors
 from harness.experiment.form import Experiment, UnderlaySpec, section_of
 from harness.planning.links import make_links
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import unplaced_hosts
-from topologies.importers import Options
+from topologies.importers import Options, TopoReference
 from topologies.kinds import GENERATORS, IMPORTERS
+from topologies.link_graph import limit_links
 from topologies.model import Matrix, Underlay, between
 from topologies.network import Network
 from topologies.provenance import Provenance
@@ -92,8 +93,10 @@ def _draws(experiment: Experiment) -> Draws:
 def _imported(spec: UnderlaySpec, folder: Path, draws: Draws) -> MadeUnderlay:
     """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
     importer = IMPORTERS[spec.kind]
-    path = None if importer.path == "shipped" else require_data(spec, "underlay", folder)
-    found = importer.read(path, Options(spec.times, spec.directed, spec.missing))
+    is_needed = importer.path in ("named", "data")
+    path = require_data(spec, "underlay", folder) if is_needed else data_path(spec, folder)
+    topo = None if spec.topo is None else TopoReference.parse(spec.topo).call
+    found = importer.read(path, Options(spec.times, spec.directed, spec.missing, topo))
     sites = choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, draws)
     placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
     stated = ", ".join(found.provenance.statements().values())
@@ -104,7 +107,8 @@ def _imported(spec: UnderlaySpec, folder: Path, draws: Draws) -> MadeUnderlay:
 
 def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
     """Return the underlay with the experiment's jitter, loss, rates and queues."""
-    jitter_ms, loss_ratio = _jitter_ms(experiment.underlay), _loss_ratio(experiment.underlay)
+    spec, graph = experiment.underlay, underlay.graph
+    jitter_ms, loss_ratio = _jitter_ms(spec), _loss_ratio(spec)
     links = make_links(experiment, underlay.hosts, underlay.rate_mbit)
     everywhere_ms = underlay.jitter_ms if jitter_ms is None else between(underlay.size, jitter_ms)
     everywhere = underlay.loss_ratio if loss_ratio is None else between(underlay.size, loss_ratio)
@@ -114,7 +118,8 @@ def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:
         loss_ratio=links.fill("loss_ratio", everywhere),
         rate_mbit=links.rate_mbit,
         queue_ms=links.queue_ms,
-        jitter_correlation_ms=experiment.underlay.jitter_correlation_ms,
+        jitter_correlation_ms=spec.jitter_correlation_ms,
+        graph=graph and limit_links(graph, spec.link_rate_mbit, spec.link_queue_ms),
     )
 
 

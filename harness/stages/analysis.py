@@ -20,7 +20,7 @@ from msgspec.json import Decoder
 from harness.errors import ExperimentError, TrellisError, last_line
 from harness.interpreter import python_command
 from harness.machine import sandbox
-from metrics.executors import HERE_BYTES, shares_files
+from metrics.executors import HERE, default_master, shares_files
 from metrics.executors.cluster import (
     DEFAULTS,
     HEAP_MIB,
@@ -29,18 +29,21 @@ from metrics.executors.cluster import (
     check_master,
     is_connect,
     parse_memory,
+    parse_setting,
 )
 from metrics.rundir import RunDir, RunDirError, Summary, open_log
 from metrics.rundir.files import ANALYSIS_LOG
 from metrics.storage import Place, StoreError, StorePath
 
 MASTER_HELP = (
-    "where to compute the tables: 'here' (one process without Spark), 'local[*]' (Spark on this machine) or a Spark "
+    "where to compute the tables: 'local[*]' (Spark on this machine), 'here' (one process without Spark) or a Spark "
     "cluster, such as spark://host:7077 or sc://host:15002 (Spark Connect), whose workers see the run under the same "
-    "path or in a store (default: 'here', or Spark on this machine if traces and captures have more than "
-    f"{HERE_BYTES >> 30} GiB)"
+    "path or in a store (default: Spark on all cores of this machine, or 'here' if it has no Java)"
 )
 """The help of ``--master``."""
+
+IN_SANDBOX = {"SPARK_LOCAL_IP": "127.0.0.1"}
+"""The environment of Spark in a sandbox, whose only interface is loopback."""
 
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 """The exit codes of ``trellis run`` and ``trellis report``, by verdict."""
@@ -67,6 +70,13 @@ def add_master_arguments(parser: argparse.ArgumentParser) -> None:
         help="Python on the machines of a cluster, with NumPy, pyarrow and msgspec (default: $PYSPARK_PYTHON, or the "
         "path of Trellis's own)",
     )
+    parser.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of Spark on a cluster, such as spark.eventLog.enabled=true; may be given several times",
+    )
 
 
 def master_option(text: str) -> str:
@@ -89,12 +99,25 @@ def executor_options(arguments: argparse.Namespace) -> ExecutorOptions:
         memory = None if arguments.executor_memory is None else parse_memory(arguments.executor_memory)
     except ValueError as error:
         raise ExperimentError("--executor-memory", str(error)) from None
-    options = ExecutorOptions(memory, arguments.executor_cores, arguments.executor_python)
+    for setting in arguments.conf:
+        try:
+            parse_setting(setting)
+        except ValueError as error:
+            raise ExperimentError("--conf", str(error)) from None
+    given = memory, arguments.executor_cores, arguments.executor_python, tuple(arguments.conf)
+    options = ExecutorOptions(*given)
     if options != DEFAULTS and shares_files(arguments.master):
-        raise ExperimentError("--executor-*", "these are options of a cluster: name one with --master")
+        raise ExperimentError("--executor-*, --conf", "these are options of a cluster: name one with --master")
     if options != DEFAULTS and is_connect(arguments.master):
-        raise ExperimentError("--executor-*", "the executors of a Spark Connect server are the server's own")
+        raise ExperimentError("--executor-*, --conf", "the executors of a Spark Connect server are the server's own")
     return options
+
+
+def remark_on_java(master: str | None) -> None:
+    """Say so if one process does the work because there is no Java for Spark."""
+    if master is None and default_master() == HERE:
+        words = "there is no Java for Spark, so one process computes the tables (trellis doctor says how to install it)"
+        print(f"remark: {words}", file=sys.stderr)
 
 
 class AnalysisError(TrellisError):
@@ -112,7 +135,7 @@ def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions 
 
     Args:
         run_dir: the run. The analysis of one in a store runs in this process, and has no log.
-        master: ``here`` (one process) or a Spark master; None = chosen by the size of what was recorded.
+        master: ``here`` (one process) or a Spark master; None = Spark on this machine, if it has Java.
         options: of a cluster's executors.
 
     Raises:
@@ -127,9 +150,13 @@ def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions 
         from metrics.analysis import analyse as analyse_here
 
         return analyse_here(run_dir, master, options)
-    given = [f"--options={msgspec.json.encode(options).decode()}"]
-    run_spark(__name__, run_dir, ANALYSIS_LOG, master, given=given)
+    run_spark(__name__, run_dir, ANALYSIS_LOG, master, given=[as_word(options)])
     return run.summary
+
+
+def as_word(options: ExecutorOptions) -> str:
+    """Return the options as a word of the command line of this module."""
+    return f"--options={msgspec.json.encode(options).decode()}"
 
 
 def alone(run_dir: Place) -> AbstractContextManager[object]:
@@ -182,15 +209,33 @@ def run_spark(
             folder.
         TestbedError: no sandbox could be made.
     """
-    chosen = [f"--master={master}"] if master else []
-    argv = python_command("-m", module, str(folder.absolute()), *chosen, *given)
+    argv = spark_command(module, folder, master, *given)
     with exclusive(folder, words) as log:
         log.truncate(0)
         if shares_files(master):
-            environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
-            status = sandbox.run(argv, keep=[folder, *keep], environment=environment, output=log)
+            status = sandbox.run(argv, keep=[folder, *keep], environment=IN_SANDBOX, output=log)
         else:
             status = subprocess.run(argv, stdout=log, stderr=log, check=False).returncode
+    require_success(status, folder, words)
+
+
+def spark_command(module: str, folder: Path, master: str | None, *given: str) -> list[str]:
+    """Return the command of a module that may use Spark. See ``run_spark`` for the arguments."""
+    chosen = [f"--master={master}"] if master else []
+    return python_command("-m", module, str(folder.absolute()), *chosen, *given)
+
+
+def require_success(status: int, folder: Path, words: str) -> None:
+    """Raise if a module that may use Spark failed.
+
+    Args:
+        status: its exit status.
+        folder: where it worked.
+        words: the name of its log there.
+
+    Raises:
+        AnalysisError: it failed, or found a damaged file.
+    """
     said = folder / words
     if status == os.EX_DATAERR:
         raise UnreadableRunError(last_line(said))
@@ -199,19 +244,39 @@ def run_spark(
 
 
 def main() -> None:
-    """Analyse one run in this process."""
-    from metrics.analysis import analyse
+    """Analyse one run in this process, as soon as it is there."""
+    from metrics.analysis import analyse, analyse_by, begun, rehearse
 
     parser = argparse.ArgumentParser()
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--master")
     parser.add_argument("--options", type=Decoder(ExecutorOptions).decode, default=DEFAULTS)
+    parser.add_argument("--stopped", type=int, help="descriptor of ``await_run``")
     given = parser.parse_args()
     try:
-        analyse(given.run_dir, given.master, given.options)
+        if given.stopped is None:
+            analyse(given.run_dir, given.master, given.options)
+        else:
+            with begun(given.master, given.options) as executor:
+                rehearse(executor)
+                await_run(given.stopped)
+                analyse_by(executor, given.run_dir)
     except (RunDirError, StoreError) as error:
         print(error, file=sys.stderr)
         sys.exit(os.EX_DATAERR)
+
+
+def await_run(stopped: int) -> None:
+    """Stop all other processes of the sandbox, say so, and wait for a line: the run is there.
+
+    Args:
+        stopped: the descriptor to which a byte is written when they have stopped.
+    """
+    sandbox.stop_others()
+    os.write(stopped, b"\n")
+    os.close(stopped)
+    sys.stdin.buffer.readline()
+    sandbox.continue_others()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from harness.planning import read_plan
 from harness.planning.plan import Plan
 from harness.progress import step
 from harness.stages import manifest
+from harness.stages.prepared import await_stopped
 from harness.stages.prometheus import (
     Prometheus,
     ScrapeWindow,
@@ -44,7 +45,7 @@ from harness.testbeds.base import (
     Setting,
     Testbed,
 )
-from harness.testbeds.registry import TESTBEDS
+from harness.testbeds.registry import TESTBEDS, find_testbed
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
 from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, SAMPLES_FILE, agent_log, exits_file
@@ -71,7 +72,7 @@ class Execution:
         planned = read_plan(run_dir)
         self.plan = planned.plan
         self.changes = planned.changes
-        self.description = TESTBEDS[self.plan.experiment.testbed]
+        self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
         self.phase_log = manifest.PhaseLog(self.clock)
@@ -299,6 +300,7 @@ def run_planned(run_dir: Path) -> Manifest:
             run.deploy(deployment)
             if isinstance(testbed, Connected):
                 testbed.connect(deployment)
+            await_stopped()
         if isinstance(testbed, Probing):
             with phase_log.phase("probe_before"):
                 testbed.probe("before")

@@ -13,8 +13,11 @@ from harness.planes.description import Device
 
 Ability = Literal[
     "shape",
+    "jitter",
+    "rate",
     "queue",
     "capture",
+    "opaque",
     "probe",
     "certify",
     "dilate",
@@ -31,8 +34,11 @@ Ability = Literal[
 
 ABILITIES: dict[Ability, str] = {
     "shape": "delays and drops packets as the underlay asks",
+    "jitter": "varies the delay of a pair over time",
+    "rate": "limits the rates of links",
     "queue": "drops packets at full access links",
     "capture": "captures packets",
+    "opaque": "does not say how late each packet was: the captures are judged alone",
     "probe": "measures the round trips between its hosts before, during and after the workload",
     "certify": "records how exactly its network is what was asked for, and the load of its machine, for the verdict",
     "dilate": "runs slower than real time",

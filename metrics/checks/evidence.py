@@ -231,6 +231,7 @@ class Emulation(Struct, frozen=True):
     workload: Phase | None  # None = the run had none
     stalls: Stalls
     lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
+    unmeasured: Absent | None = None  # why the data plane says nothing of its lateness; None = it does
 
 
 class Changes(Struct, frozen=True):

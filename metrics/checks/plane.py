@@ -1,6 +1,7 @@
 """Was the data plane in time, and was it there?"""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -38,7 +39,18 @@ _Frames: TypeAlias = tuple[list[tuple[int, int]] | None, int | None, list[Burst]
 which they were."""
 
 
+def if_measured(judge: Callable[[Emulation], Judgement]) -> Callable[[Emulation], Judgement | Absent]:
+    """Have a rule judge only data planes that record how late they are."""
+
+    @wraps(judge)
+    def judge_measured(emulation: Emulation) -> Judgement | Absent:
+        return judge(emulation) if emulation.unmeasured is None else emulation.unmeasured
+
+    return judge_measured
+
+
 @RULES.add("certificate", INVALID, things="frames")
+@if_measured
 def plane_lateness(emulation: Emulation) -> Judgement:
     """Fails if, from the workload's begin to the peers' end, more than 1 % of all frames left the data plane later than
     ``verdict.lateness_p99_ms`` ([why not by the second](adr/0014-lateness-is-judged-over-the-run.md)). ``worst`` is the
@@ -56,6 +68,7 @@ def plane_lateness(emulation: Emulation) -> Judgement:
 
 
 @RULES.add("certificate", INVALID, things="frames")
+@if_measured
 def plane_intake(emulation: Emulation) -> Judgement:
     """Fails if, over the same span, more than 1 % of all frames may have waited longer than
     ``verdict.lateness_p99_ms`` in their hosts' devices before the data plane read them. The wait is
@@ -172,6 +185,7 @@ def _columns(bursts: Iterable[Burst]) -> tuple[Ints, Ints, Ints]:
 
 
 @RULES.add("certificate", SUSPECT, STALL, things="seconds")
+@if_measured
 def plane_stalls(emulation: Emulation) -> Judgement:
     """Fails if by some line of ``dataplane.jsonl`` a frame left the data plane more than {0} late.
 
@@ -241,6 +255,7 @@ def changes_applied(changes: Changes) -> Judgement:
 
 
 @RULES.add("overload", SUSPECT, PLANE_BUSY)
+@if_measured
 def plane_busy(emulation: Emulation) -> Judgement:
     """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` of the same span (lines
     shorter than half a second are merged with the next; the one that spans the end does not count).

@@ -14,6 +14,7 @@ from metrics.pcap.source import register
 from metrics.rundir import RunDir, RunDirError
 from metrics.rundir.files import CAPTURE_FOLDER, MANIFEST_FILE, SAMPLES_FILE, SUMMARY_FILE, table_file
 from metrics.storage import Place, StorePath, place
+from metrics.storage.parquet import list_parts
 from metrics.tables.schemas import require_tables
 from peer.files import TRACE_FOLDER
 
@@ -150,8 +151,8 @@ class OpenRuns(Mapping[str, DataFrame]):
             rows = self._read(run, derived.table, to_spark(schema_of_frame(derived.table)))
             return rows.selectExpr(*derived.columns).to(schema)
         folder = run.tables / table_file(name)
-        if any(folder.glob("*.parquet")):
-            return self._spark.read.schema(schema).parquet(str(folder))
+        if list_parts(folder):
+            return self._spark.read.schema(schema).parquet(str(folder)).select(*schema.names)
         if name == "events":
             ahead_ns = {node: clock.monotonic_ns for node, clock in run.clocks.items()}
             reader = self._spark.read.format("trace").option("ahead_ns", json.dumps(ahead_ns))

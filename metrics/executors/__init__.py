@@ -4,10 +4,12 @@ An executor calls a function for each of several items, as many at a time as it 
 kernels' tasks: they read staged Parquet, keep their share and write parts, so that the same ones run anywhere. What
 they take and return is small and can be pickled.
 
-``opened`` chooses: a run is analysed in this process unless more was recorded than ``HERE_BYTES``, or a master is
-named. Only ``metrics.executors.spark`` imports PySpark, and only if Spark was chosen.
+``opened`` chooses if no master is named: Spark on this machine, or this process if there is no Java for Spark. Only
+``metrics.executors.spark`` and the ``daemon`` of its workers import PySpark, and only if Spark was chosen.
 """
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,18 +17,16 @@ from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit, setrlimit
 from typing import Final, Protocol, TypeVar
 
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions
-from metrics.executors.in_process import InProcess
-from metrics.processors import usable_processors
+from metrics.executors.in_process import HERE, InProcess
+from metrics.processors import usable_cores
+
+__all__ = ["HERE", "OPEN_FILES", "WITHOUT_JAVA", "Executor", "default_master", "has_java", "opened", "shares_files"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-HERE: Final = "here"
-"""The master that stands for this process."""
-
-HERE_BYTES: Final = 2 << 30
-"""The most bytes of traces and captures that are analysed in this process if no master is named."""
-
+WITHOUT_JAVA: Final = "there is no Java for Spark"
+"""Why this process is the default, if it is."""
 
 OPEN_FILES: Final = 1 << 16
 """Files that are open in this process at most: each thread stages tables in files per bucket, and sorted values of all
@@ -38,10 +38,12 @@ class Executor(Protocol):
 
     Attributes:
         description: what runs the tasks, and why, for readers of the report.
+        master: ``HERE``, or the master of Spark.
         workers: how many tasks run at a time.
     """
 
     description: str
+    master: str
     workers: int
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
@@ -61,20 +63,18 @@ def shares_files(master: str | None) -> bool:
 
 
 @contextmanager
-def opened(master: str | None, recorded_bytes: int, options: ExecutorOptions = DEFAULTS) -> Iterator[Executor]:
+def opened(master: str | None, options: ExecutorOptions = DEFAULTS) -> Iterator[Executor]:
     """An executor for one analysis; it ends with the block.
 
     Args:
-        master: ``here``, or a Spark master; None = chosen by size.
-        recorded_bytes: the size of the run's traces and captures.
+        master: ``here``, or a Spark master; None = the default.
         options: of a cluster's executors.
     """
     _allow_open_files()
-    cores = max(1, int(usable_processors()))
-    chosen = master or choose(recorded_bytes, cores)
-    why = f"asked for by --master {master}" if master else f"chosen for {recorded_bytes / 1e6:,.1f} MB of recordings"
+    chosen = master or default_master()
+    why = f"asked for by --master {master}" if master else "the default" if chosen != HERE else WITHOUT_JAVA
     if chosen == HERE:
-        with InProcess(cores) as here:
+        with InProcess(usable_cores()) as here:
             here.description += f" ({why})"
             yield here
     else:
@@ -85,13 +85,19 @@ def opened(master: str | None, recorded_bytes: int, options: ExecutorOptions = D
             yield spark
 
 
+def default_master() -> str:
+    """Return the master if none is named: all cores of this machine on Spark, or ``HERE`` if Spark finds no Java."""
+    return f"local[{usable_cores()}]" if has_java() else HERE
+
+
+def has_java() -> bool:
+    """Whether there is the Java that Spark would start: that of ``JAVA_HOME``, or else the first on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    return shutil.which(f"{home}/bin/java" if home else "java") is not None
+
+
 def _allow_open_files() -> None:
     """Raise this process's soft limit of open files to ``OPEN_FILES``, or to its hard limit if that is lower."""
     soft, hard = (sys.maxsize if each == RLIM_INFINITY else each for each in getrlimit(RLIMIT_NOFILE))
     if soft < min(OPEN_FILES, hard):
         setrlimit(RLIMIT_NOFILE, (min(OPEN_FILES, hard), getrlimit(RLIMIT_NOFILE)[1]))
-
-
-def choose(recorded_bytes: int, cores: int) -> str:
-    """Return the master for a run of so many bytes of traces and captures, on a machine with so many cores."""
-    return HERE if recorded_bytes <= HERE_BYTES else f"local[{cores}]"

@@ -41,18 +41,21 @@ class ExecutorOptions:
         cores: its cores, each for one task; by default one on YARN and Kubernetes, all of the worker's elsewhere.
         python: the path of its Python, which needs NumPy, pyarrow and msgspec; by default ``PYSPARK_PYTHON`` if that is
             set, otherwise the path of this Python.
+        conf: other settings of Spark, as ``KEY=VALUE``; they go before those that Trellis makes.
     """
 
     memory_mib: int | None = None
     cores: int | None = None
     python: str | None = None
+    conf: tuple[str, ...] = ()
 
     def settings(self) -> dict[str, str]:
         """The configuration of Spark for a cluster."""
         memory = self.memory_mib or HEAP_MIB + TASK_MIB * (self.cores or 1)
         heap = min(HEAP_MIB, memory // 2)
         found = {"spark.executor.memory": f"{heap}m", "spark.executor.memoryOverhead": f"{memory - heap}m"}
-        return found | ({"spark.executor.cores": str(self.cores)} if self.cores else {})
+        found |= {"spark.executor.cores": str(self.cores)} if self.cores else {}
+        return found | dict(map(parse_setting, self.conf))
 
 
 DEFAULTS: Final = ExecutorOptions()
@@ -69,6 +72,18 @@ def parse_memory(text: str) -> int:
     if size < LEAST_MIB:
         raise ValueError(f"expected a size of at least {LEAST_MIB >> 10}g, such as 4g or 3072m, got '{text}'")
     return size
+
+
+def parse_setting(text: str) -> tuple[str, str]:
+    """Return a setting of Spark, such as ``spark.eventLog.enabled=true``, as its name and its value.
+
+    Raises:
+        ValueError: it is none.
+    """
+    name, given, value = text.partition("=")
+    if not (given and name.startswith("spark.")):
+        raise ValueError(f"expected a setting of Spark, such as spark.eventLog.enabled=true, got '{text}'")
+    return name, value
 
 
 def check_master(text: str) -> str:

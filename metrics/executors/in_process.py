@@ -5,10 +5,13 @@ Kernels spend their time in NumPy and Arrow, which let other threads run meanwhi
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+HERE: Final = "here"
+"""The master that stands for this process."""
 
 
 class InProcess:
@@ -19,6 +22,7 @@ class InProcess:
     """
 
     def __init__(self, workers: int) -> None:
+        self.master = HERE
         self.workers = workers
         self.description = f"in one process, {workers} thread{'s' * (workers > 1)}"
         self._pool = ThreadPoolExecutor(workers, "kernel")

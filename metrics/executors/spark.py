@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions
 from metrics.executors.shipping import ship_code
-from metrics.session import count_cores, session
+from metrics.session import count_cores, is_cluster, session
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -25,8 +25,10 @@ class OnSpark:
     """
 
     def __init__(self, spark: SparkSession, master: str) -> None:
-        ship_code(spark)
+        if is_cluster(master):  # workers on this machine import our code from where it is
+            ship_code(spark)
         self._spark = spark
+        self.master = master
         self.workers = count_cores(spark)
         self.description = f"by Spark at {master}, {self.workers} core{'s' * (self.workers > 1)}"
 
@@ -49,5 +51,5 @@ class OnSpark:
 @contextmanager
 def on_spark(master: str, options: ExecutorOptions = DEFAULTS) -> Iterator[OnSpark]:
     """An executor on a Spark master, with a session of its own that ends with the block."""
-    with session(master, light=True, options=options) as spark:
+    with session(master, light=True, kernels=True, options=options) as spark:
         yield OnSpark(spark, master)

@@ -8,7 +8,6 @@ from msgspec import Struct
 from metrics.measures.steiner import Matrix, bound_tree
 from peer.core.addressing.keywords import terms_of_topics
 from peer.core.bitset import Bitset, members
-from peer.core.contract import NodeId, TopicId
 
 Rate = Callable[[int, tuple[int, ...]], float]
 """See ``peer.protocols.description.Description.false_positive_rate``; without the parameters."""
@@ -31,7 +30,7 @@ class GroupMessage(Struct):
     """
 
     expression: str
-    publisher: NodeId
+    publisher: int
     group: Bitset
     others: Bitset
     predicted: float | None = None
@@ -43,7 +42,7 @@ class GroupMessage(Struct):
     delay_ns: int | None = 0
 
     @classmethod
-    def begin(cls, expression: str, publisher: NodeId, satisfying: Bitset, up: Bitset, honest: Bitset) -> Self:
+    def begin(cls, expression: str, publisher: int, satisfying: Bitset, up: Bitset, honest: Bitset) -> Self:
         """Return a message at its publication.
 
         Args:
@@ -60,7 +59,7 @@ class GroupMessage(Struct):
         """Take nodes that passed a first copy on without handing it to their application."""
         self.relays |= nodes & ~(1 << self.publisher | self.group | self.latecomers | self.false_positives)
 
-    def deliver(self, node: NodeId, satisfying: Callable[[], Bitset]) -> None:
+    def deliver(self, node: int, satisfying: Callable[[], Bitset]) -> None:
         """Take a node that handed the message to its application.
 
         Args:
@@ -78,7 +77,7 @@ class GroupMessage(Struct):
         else:
             self.false_positives |= own
 
-    def summarise(self, lengths: Matrix | None, place: Callable[[NodeId], int] = int) -> dict[str, Any]:
+    def summarise(self, lengths: Matrix | None, place: Callable[[int], int] = int) -> dict[str, Any]:
         """Return what ``metrics.measures.groups.GroupMessages`` has of a message, by the names there.
 
         Args:
@@ -100,7 +99,7 @@ class GroupMessage(Struct):
         }
 
 
-def predict(rate: Rate, expression: str, others: Mapping[int, Bitset], subscribers: Mapping[TopicId, Bitset]) -> float:
+def predict(rate: Rate, expression: str, others: Mapping[int, Bitset], subscribers: Mapping[int, Bitset]) -> float:
     """Return how many nodes that do not satisfy an expression are expected to take its message for theirs.
 
     Args:

@@ -59,6 +59,15 @@ class Distribution(Struct, frozen=True):
         return np.array(self.values, np.float64), np.array(self.ranks, np.int64) + 1
 
 
+def of_counts(values: Sequence[int], counts: Sequence[int]) -> Distribution:
+    """The distribution of integers, of which each of some rising values is there so many times."""
+    until = np.cumsum(np.array(counts, np.int64))
+    ranks = kept_ranks(int(until[-1]) if len(until) else 0)
+    places = np.searchsorted(until, np.array(ranks, np.int64), "right")
+    total = sum(value * count for value, count in zip(values, counts, strict=True))
+    return Distribution(sum(counts), total, tuple(ranks), tuple(values[place] for place in places.tolist()))
+
+
 def kept_ranks(count: int) -> list[int]:
     """The ranks that are kept of so many values: evenly spread ones, and the neighbours of the quantiles."""
     if not count:

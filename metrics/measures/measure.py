@@ -47,6 +47,12 @@ def largest(values: Sample) -> float | None:
     return found
 
 
+def total(values: Sample) -> float:
+    """The sum, an integer of integers."""
+    found: float = values.total if isinstance(values, Distribution) else values.sum().item()
+    return found
+
+
 def quantile(values: Sample, share: float) -> float | None:
     """A quantile, interpolated between two values; None where there are none."""
     if isinstance(values, Distribution):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
-from metrics.measures.measure import Facts, Family, Value, count_values, ratio
+from metrics.measures.measure import Facts, Family, Value, count_values, ratio, total
 from metrics.overlay.graph import PhysicalGraph, measure_graph
 from metrics.overlay.nodes import NodeLinks, count_links
 from metrics.overlay.paths import count_distances
@@ -44,11 +44,11 @@ def _histogram(counts: Integers) -> Iterator[tuple[int, int]]:
 
 
 def _link_sharing(links: NodeLinks) -> float | None:
-    return ratio(int(links.view_size_total.sum()), int(links.view_size_unique.sum()))
+    return ratio(total(links.view_size_total), total(links.view_size_unique))
 
 
 def _links_per_connection(links: NodeLinks) -> float | None:
-    return ratio(int(links.view_size_total.sum()), int(links.degree.sum()))
+    return ratio(total(links.view_size_total), total(links.degree))
 
 
 Topics = Sequence[TopicOverlay]

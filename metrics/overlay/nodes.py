@@ -4,19 +4,22 @@ from typing import NamedTuple
 
 import numpy as np
 
+from metrics.measures.measure import Sample
 from metrics.overlay.snapshot import Integers, Snapshot
 
 
 class NodeLinks(NamedTuple):
-    """Counts of links, each (count,) by the node's place; those with adversaries are among them.
+    """Counts of links, each (count,) by the node's place, or of many nodes' as a distribution.
+
+    Those with adversaries are among them.
 
     Source: StAN section 3.1 (Total and Unique View Size) and Figure 3 (in- and out-degree).
     """
 
-    view_size_total: Integers  # logical links: the sizes of the node's views on all topics, added up
-    view_size_unique: Integers  # different nodes in all its views; the out-degree of the graph of views
+    view_size_total: Sample  # logical links: the sizes of the node's views on all topics, added up
+    view_size_unique: Sample  # different nodes in all its views; the out-degree of the graph of views
     in_degree: Integers  # different honest nodes that have it in a view
-    degree: Integers  # physical links
+    degree: Sample  # physical links
     opened: Integers  # connections that the node opened
     accepted: Integers  # connections that other nodes opened to it
 

@@ -9,7 +9,6 @@ from msgspec import structs
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
-from metrics.recount import recount
 from metrics.report.figures.chapter import Chapter
 from metrics.report.figures.registry import CHAPTERS
 from metrics.report.groups import expressions_by_use, sharing_of_links
@@ -129,10 +128,9 @@ def expectation(run: Run) -> str:
     settle_s = run.settle_ns / 1e9
     if not settle_s:
         return f"{rule}."
-    left_out = recount(run, 0, 0).expected - recount(run, 0, run.settle_ns).expected
     return (
         f"{rule}, and had been up from the start or for at least {settle_s:g} s. Of nodes that had joined later, "
-        f"{left_out:,} deliveries are left out."
+        f"{run.totals.settling:,} deliveries are left out."
     )
 
 

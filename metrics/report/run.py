@@ -1,8 +1,10 @@
 """An analysed run as the report reads it: tables as pandas frames, documents as values."""
 
+from collections.abc import Sequence
 from functools import cached_property
 
 import pandas as pd
+import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
@@ -11,8 +13,8 @@ from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
 from metrics.samples import read_samples
 from metrics.storage import Place
-from metrics.storage.parquet import read_parquet
-from metrics.tables.schemas import require_tables
+from metrics.storage.parquet import group_parquet, read_parquet
+from metrics.tables.schemas import arrow_schema, require_tables
 from metrics.totals import Totals, read_totals
 
 
@@ -97,6 +99,25 @@ class Run(RunDir):
         table = self.table(name)
         return table if table is None else table[~table["node"].isin(self.adversaries)]
 
+    def grouped(
+        self, name: str, keys: Sequence[str], *columns: str, by: str, honest: bool = False
+    ) -> pd.DataFrame | None:
+        """The rows of a table of any size in groups, None when the run has no table of that name.
+
+        Args:
+            name: the table.
+            keys: the columns by whose values rows are grouped.
+            columns: those that are summarised in each group.
+            by: how: ``mean`` or ``sum``.
+            honest: whether the rows of adversaries are left out.
+        """
+        path = self.tables / table_file(name)
+        if not path.exists():
+            return None
+        where = ~pc.field("node").isin(sorted(self.adversaries)) if honest else None
+        values = [(column, by) for column in columns]
+        return group_parquet(path, arrow_schema(name), keys, values, where).to_pandas()
+
     def last(self, name: str) -> pd.DataFrame | None:
         """A table's rows of its latest instant, None when the run has no table of that name."""
         table = self.table(name)
@@ -120,11 +141,12 @@ class Run(RunDir):
 
     def host_links(self) -> list[tuple[int, int]]:
         """Pairs of hosts (lower number first) whose nodes are physical neighbours halfway through the publishing."""
-        links = self.table("physical_links")
-        if links is None:
+        path = self.tables / table_file("physical_links")
+        if not path.exists():
             return []
         at = self.zero_ns + int(self.duration_s * 5e8)
-        alive = links[(links["from_ns"] <= at) & (links["to_ns"].isna() | (links["to_ns"] >= at))]
+        lasting = (pc.field("from_ns") <= at) & (pc.field("to_ns").is_null() | (pc.field("to_ns") >= at))
+        alive = group_parquet(path, arrow_schema("physical_links"), ["node", "peer"], where=lasting).to_pandas()
         host_of = {place.node: place.host for place in self.plan.placement}
         known = alive[alive["node"].isin(host_of.keys()) & alive["peer"].isin(host_of.keys())]
         hosts = {(host_of[node], host_of[peer]) for node, peer in zip(known["node"], known["peer"], strict=True)}

@@ -1,11 +1,13 @@
 """Parquet at a place."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+from pyarrow import acero
 
 from metrics.storage.names import StoreError, UnreadableError
 from metrics.storage.paths import Place, StorePath
@@ -23,13 +25,15 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
     with _naming(path):
         if isinstance(path, StorePath):
             return open_dataset(path, schema).to_table(columns=names)
-        return pq.read_table(path, columns=names, schema=schema)
+        return pq.read_table(path, columns=names, schema=schema, partitioning=ds.partitioning(flavor="hive"))
 
 
 def open_dataset(
     source: Place | Sequence[Place], schema: pa.Schema | None = None, form: ds.FileFormat | str = "parquet"
 ) -> ds.Dataset:
     """A dataset of a file, of a folder's parts, or of some files of one place, in the order of their names.
+
+    Parts may lie in folders that say the value of a column (``host=3``, as Hive names them).
 
     Args:
         source: the file, the folder, or the files.
@@ -40,20 +44,55 @@ def open_dataset(
         FileNotFoundError: there is no file, and no schema says which columns there are.
     """
     if isinstance(source, StorePath):
-        files: Sequence[Place] = [source] if source.is_file() else _parts(source)
+        files: Sequence[Place] = [source] if source.is_file() else list_parts(source)
         if not files and schema is None:
             raise FileNotFoundError(f"{source}: there is no Parquet file")
     elif isinstance(source, Sequence):
         files = source
     else:
-        return ds.dataset(source, schema=schema, format=form)
+        return ds.dataset(source, schema=schema, format=form, partitioning="hive")
     if not files:
         return ds.dataset([], schema=schema) if schema is None else ds.dataset(schema.empty_table())
     first = files[0]
     if isinstance(first, StorePath):
         keys = [file.key for file in files if isinstance(file, StorePath)]
-        return ds.dataset(keys, schema=schema, format=form, filesystem=first.filesystem)
+        hive = {"partitioning": "hive", "partition_base_dir": source.key} if isinstance(source, StorePath) else {}
+        return ds.dataset(keys, schema=schema, format=form, filesystem=first.filesystem, **hive)
     return ds.dataset([str(file) for file in files], schema=schema, format=form)
+
+
+def group_parquet(
+    path: Place,
+    schema: pa.Schema,
+    keys: Sequence[str],
+    values: Sequence[tuple[str, str]] = (),
+    where: pc.Expression | None = None,
+) -> pa.Table:
+    """Group the rows of a file, or of a folder of parts, which are read piece by piece: only groups are held.
+
+    Args:
+        path: the file or folder.
+        schema: of the rows.
+        keys: the columns by whose values rows are grouped.
+        values: columns, and what becomes of them in a group: ``sum``, ``mean``, ``max``, ... (see Arrow).
+        where: which rows; None = all.
+
+    Returns:
+        A row per group in the order of the keys: the keys, ``count`` (of its rows), and the values under their columns'
+        names.
+    """
+    names = [*keys, *(column for column, _ in values)]
+    chosen = where if where is not None else pc.scalar(value=True)
+    aggregates = [(column, f"hash_{function}", None, column) for column, function in values]
+    counted: tuple[list[str], str, None, str] = ([], "hash_count_all", None, "count")
+    with _naming(path):
+        steps = [
+            acero.Declaration("scan", acero.ScanNodeOptions(open_dataset(path, schema), filter=chosen)),
+            acero.Declaration("filter", acero.FilterNodeOptions(chosen)),
+            acero.Declaration("aggregate", acero.AggregateNodeOptions([counted, *aggregates], list(keys))),
+        ]
+        found = acero.Declaration.from_sequence(steps).to_table()
+    return found.select([*keys, "count", *names[len(keys) :]]).sort_by([(name, "ascending") for name in keys])
 
 
 def parts_of(folder: Place, bucket: int) -> list[Place]:
@@ -85,6 +124,7 @@ def _naming(path: Place) -> Iterator[None]:
         raise UnreadableError(path.parent, path.name, error) from None
 
 
-def _parts(folder: StorePath) -> list[StorePath]:
-    """The parts in a folder, without what is hidden, as pyarrow leaves it out."""
-    return [each for each in folder.glob("*.parquet") if not each.name.startswith((".", "_"))]
+def list_parts(folder: Place) -> list[Place]:
+    """The parts in a folder and the folders in it, without what is hidden, as pyarrow leaves it out."""
+    found: Iterable[Place] = folder.walk() if isinstance(folder, StorePath) else sorted(folder.rglob("*.parquet"))
+    return [each for each in found if each.suffix == ".parquet" and not each.name.startswith((".", "_"))]

@@ -10,7 +10,7 @@ share of a table reads the parts of the bucket with the share's number. There ar
 * delays inside hosts, and sums of bytes, by the second in which their frames were sent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
@@ -99,7 +99,33 @@ MOST_WAITING: Final = 500_000
 """So many rows wait for their row groups at most, in all buckets together."""
 
 
-class BucketParts:
+class _Parts:
+    """The parts of a task that are filled at the same time."""
+
+    def __init__(self) -> None:
+        self._parts: list[ParquetPart] = []
+
+    @property
+    def waiting(self) -> int:
+        """The rows that are not written yet."""
+        return sum(each.waiting for each in self._parts)
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()
+
+    def _fill(self, parts: Iterable[ParquetPart], tables: Iterable[pa.Table]) -> None:
+        """Add a table to each part, unless it is empty."""
+        for part, own in zip(parts, tables, strict=True):
+            if len(own):
+                part.add(own)
+                if part.is_open and sum(each.is_open for each in self._parts) > MOST_OPEN:
+                    part.close()
+        while self.waiting > MOST_WAITING:
+            max(self._parts, key=lambda part: part.waiting).close()
+
+
+class BucketParts(_Parts):
     """The parts of a task, one or more per bucket (see ``ParquetPart``, which has the other arguments).
 
     Args:
@@ -120,27 +146,58 @@ class BucketParts:
         order: tuple[str, ...] = (),
         compression: str = STAGED["compression"],
     ) -> None:
+        super().__init__()
         self._count = count
         paths = (folder / f"part-{part}-{bucket}.parquet" for bucket in range(count))
         self._parts = [ParquetPart(path, schema, order, compression, count) for path in paths]
 
-    @property
-    def waiting(self) -> int:
-        """The rows that are not written yet."""
-        return sum(each.waiting for each in self._parts)
-
     def add(self, rows: pa.Table, bucket: Ints) -> None:
-        for part, own in zip(self._parts, divide(rows, bucket, self._count), strict=True):
-            if len(own):
-                part.add(own)
-                if part.is_open and sum(each.is_open for each in self._parts) > MOST_OPEN:
-                    part.close()
-        while self.waiting > MOST_WAITING:
-            max(self._parts, key=lambda part: part.waiting).close()
+        self._fill(self._parts, divide(rows, bucket, self._count))
 
-    def close(self) -> None:
-        for part in self._parts:
-            part.close()
+
+_HOST: Final = "host"
+
+_HOSTS_OF_A_FILE: Final = 32
+"""A capture file of the data plane has so many hosts at most, whose parts a task fills at the same time."""
+
+
+class HostParts(_Parts):
+    """The parts of a task, one or more per host, in folders such as ``host=3``: a query on a host opens no others.
+
+    The files do not have the column ``host``: readers take it from the folder. A row group has the packets of a span
+    of time, so that its least and largest instants say whether a query needs it.
+
+    Args:
+        folder: of the table.
+        part: the number of the task.
+        schema: of the rows, with ``host``.
+    """
+
+    def __init__(self, folder: Place, part: int, schema: pa.Schema) -> None:
+        super().__init__()
+        self._folder, self._name = folder, f"part-{part}.parquet"
+        self._schema = schema.remove(schema.get_field_index(_HOST))
+        self._by_host: dict[int | None, ParquetPart] = {}
+
+    def add(self, rows: pa.Table) -> None:
+        hosts = rows[_HOST].unique().to_pylist()
+        own = (
+            rows.filter(pc.equal(rows[_HOST], host) if host is not None else pc.is_null(rows[_HOST])) for host in hosts
+        )
+        self._fill([self._part_of(host) for host in hosts], (each.drop_columns([_HOST]) for each in own))
+
+    def _part_of(self, host: int | None) -> ParquetPart:
+        part = self._by_host.get(host)
+        if part is None:
+            path = self._folder / f"{_HOST}={_NO_VALUE if host is None else host}" / self._name
+            part = ParquetPart(path, self._schema, ("ts_ns",), "zstd", _HOSTS_OF_A_FILE)
+            self._by_host[host] = part
+            self._parts.append(part)
+        return part
+
+
+_NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
+"""What Hive calls the folder of the rows without a value; Spark, Arrow and DuckDB know it."""
 
 
 def bucket_dataset(

@@ -1,12 +1,56 @@
 """Are all bytes and connections of the traces in the captures, and the other way round?"""
 
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.checks.evidence import Matching, Outcome
-from metrics.tables.columns import find, numbers, says, valid
+from metrics.executors import Executor
+from metrics.pcap.schemas import CONNS
+from metrics.storage import Place
+from metrics.tables.buckets import read_bucket
+from metrics.tables.columns import find, numbers, of_whole_traces, says, valid
+from metrics.tables.shares import Share, all_shares
+from metrics.tables.tallies import add_outcomes
 from metrics.tables.timespans import common_keys
+
+
+class Completeness(NamedTuple):
+    """What tasks say of all connections, as ``metrics.checks.evidence.Evidence`` has it."""
+
+    coverage: Outcome
+    connections: Matching
+
+
+def weigh_streams(
+    executor: Executor, staging: Place, incomplete: Sequence[int], cut: pa.Table, buckets: int
+) -> Completeness:
+    """Compare the connections of traces and captures, each bucket of them by a task.
+
+    Args:
+        executor: runs the tasks.
+        staging: has ``streams`` (``condensed.condense_streams``) and what was read of the captures.
+        incomplete: nodes whose trace is missing or cut off.
+        cut: ``hop_evidence.CUT``.
+        buckets: how many there are.
+    """
+    found = executor.map(partial(_weigh_share, staging, incomplete, cut), all_shares(buckets))
+    matchings = [each.connections for each in found]
+    tested, only_traced, only_on_wire = (
+        sum(getattr(each, name) for each in matchings) for name in ("tested", "only_traced", "only_on_wire")
+    )
+    return Completeness(add_outcomes([each.coverage for each in found]), Matching(tested, only_traced, only_on_wire))
+
+
+def _weigh_share(staging: Place, incomplete: Sequence[int], cut: pa.Table, share: Share) -> Completeness:
+    streams = read_bucket(staging / "streams", None, share)
+    conns = read_bucket(staging / "wire" / "conns", CONNS, share)
+    coverage = cover_streams(of_whole_traces(streams, incomplete), conns, cut)
+    return Completeness(coverage, match_connections(streams, conns, cut))
 
 
 def cover_streams(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Outcome:

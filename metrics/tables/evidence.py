@@ -12,14 +12,12 @@ from metrics import first_packets
 from metrics.asked import RoundTrips
 from metrics.changes import PairChanges, asked_instants
 from metrics.checks import evidence as parts
-from metrics.checks.consistency import CHURN_MARGIN
 from metrics.checks.rule import Absent
 from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
-from metrics.pcap.schemas import CAPTURES, CONNS
+from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
-from metrics.recount import count_changes, recount
 from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
@@ -27,16 +25,15 @@ from metrics.rundir.hashes import find_edited
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables.accounts import AccountEvidence
-from metrics.tables.columns import numbers, of_whole_traces, read_columns, valid
-from metrics.tables.completeness import cover_streams, match_connections
+from metrics.tables.columns import numbers, read_columns, valid
+from metrics.tables.completeness import Completeness
 from metrics.tables.halts import count_drops
 from metrics.tables.hop_evidence import HopEvidence
 from metrics.tables.message_evidence import MessageEvidence
-from metrics.tables.overhead import FRAME_CLASSES, PACKET_CLASSES
+from metrics.tables.scheduled import Scheduled
 from metrics.tables.traces import EVENTS, TraceState
 from peer.protocols.registry import copies_follow_links, copies_may_wait
 
-_CLASSES = (*FRAME_CLASSES, *PACKET_CLASSES)
 _BY_NODE = ("node_sends", "node_receives", "node_handlings")
 
 
@@ -50,6 +47,10 @@ class Found(NamedTuple):
     host_captures: HostCaptures | None
     accounts: AccountEvidence
     counters: parts.Counters | Absent
+    scheduled: Scheduled
+    completeness: Completeness | None
+    identity: parts.Outcome | None
+    least_wire_ns: Mapping[tuple[int, int], int]
 
 
 def gather(
@@ -71,27 +72,27 @@ def gather(
     messages, hops = found.messages, found.hops
     busy, steal = read_load(run)
     simulated = run.manifest.has_ability("simulate")
-    opaque, measured = is_opaque(run, hops), read_measured(run)
+    opaque, measured = is_opaque(run, hops), read_measured(run, found.least_wire_ns)
     packets = None if found.transits is None or isinstance(found.transits, Absent) else found.transits.sent
     evidence = parts.Evidence(
         traces=parts.Traces(
             nodes=len(run.nodes),
             incomplete={node: states[node].lines if node in states else None for node in incomplete},
             changes=sum(state.changes for state in states.values()),
-            scheduled_changes=count_changes(run),
+            scheduled_changes=found.scheduled.changes,
             dropped=_drops(staging / "events", PairChanges.of_nodes(run))
             if any(state.drops for state in states.values())
             else {},
         ),
         publications=parts.Publications(
-            scheduled=sum(1 for action in run.schedule() if action["action"] == "publish"),
+            scheduled=found.scheduled.publications,
             messages=messages.counts.messages,
             with_schedule=messages.counts.with_schedule,
             subscribers=messages.counts.subscribers,
             lag=Absent("in virtual time no publication is late") if simulated else messages.lag,
         ),
         deliveries=messages.counts.deliveries,
-        recount=recount(run, CHURN_MARGIN.ns, run.settle_ns, read_lags(run) if messages.lag.max else {}),
+        recount=found.scheduled.recount,
         carried=packets if opaque else hops.frames.tested,
         order=hops.order,
         frames=hops.frames,
@@ -105,17 +106,9 @@ def gather(
         measured=measured,
         busy=busy,
         steal=steal,
-        **_captured(run, incomplete, staging, found),
+        **_captured(run, staging, found),
     )
     return without_frames(evidence) if opaque else evidence
-
-
-def read_lags(run: RunDir) -> dict[int, int]:
-    """By message, how much later than scheduled it was published, in ns; without those within ``CHURN_MARGIN``."""
-    rows = read_columns(run, "messages", "message_id", "scheduled_ns", "publish_ns").drop_null()
-    lag_ns = numbers(rows["publish_ns"]) - numbers(rows["scheduled_ns"])
-    late = lag_ns > CHURN_MARGIN.ns
-    return dict(zip(numbers(rows["message_id"])[late].tolist(), lag_ns[late].tolist(), strict=True))
 
 
 def is_opaque(run: RunDir, hops: HopEvidence) -> bool:
@@ -149,25 +142,23 @@ def _documents(run: RunDir) -> parts.Documents | Absent:
     return parts.Documents(len(found), tuple(name for name, differs in found.items() if differs))
 
 
-def _captured(run: RunDir, incomplete: list[int], staging: Place, found: Found) -> dict[str, Any]:
+def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
     """The parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
         names = ("frame_sets", "coverage", "connections", "captures", "delays", "inside", "transits", "identity")
         absent: dict[str, Any] = dict.fromkeys((*names, "send", "receive", "links", *_BY_NODE), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
-    streams = read_parquet(staging / "streams")
-    conns = read_parquet(staging / "wire" / "conns", schema=CONNS)
+    assert found.completeness is not None and found.identity is not None, "tasks weigh them where there are captures"
     return {
         "uncaptured": False,
         "frame_sets": found.hops.frame_sets,
-        "coverage": cover_streams(of_whole_traces(streams, incomplete), conns, found.hops.cut),
-        "connections": match_connections(streams, conns, found.hops.cut),
+        **found.completeness._asdict(),
         "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
         "delays": found.messages.delays,
         "inside": found.messages.inside,
         "transits": found.transits,
-        "identity": _identity(read_columns(run, "overhead", *_CLASSES, "wire_bytes")),
+        "identity": found.identity,
         "send": found.hops.send,
         "receive": found.hops.receive,
         "links": found.links,
@@ -231,7 +222,17 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
+        unmeasured=_lacks_lateness(run),
     )
+
+
+def _lacks_lateness(run: RunDir) -> Absent | None:
+    """Why a run's data plane says nothing of its lateness; None if it does. Then its captures have to show it."""
+    if not run.manifest.has_ability("opaque"):
+        return None
+    uncaptured = lacks_captures(run) is not None
+    words = "nothing shows how late its packets were: there is no capture" if uncaptured else "wire_delay judges it"
+    return Absent(f"the kernel forwards and does not say how late it is; {words}", due=uncaptured)
 
 
 def read_changes(run: RunDir) -> parts.Changes | Absent:
@@ -250,8 +251,13 @@ def read_changes(run: RunDir) -> parts.Changes | Absent:
     )
 
 
-def read_measured(run: RunDir) -> parts.MeasuredNetwork | Absent:
-    """Read what a run recorded of a network that it did not make."""
+def read_measured(run: RunDir, least_wire_ns: Mapping[tuple[int, int], int]) -> parts.MeasuredNetwork | Absent:
+    """Read what a run recorded of a network that it did not make.
+
+    Args:
+        run: the run directory.
+        least_wire_ns: ``hop_evidence.find_least_wire``.
+    """
     if run.manifest.has_ability("shape"):
         return Absent(f"the network of the {run.manifest.testbed} testbed is compared with what was asked for")
     if not run.manifest.has_ability("probe"):
@@ -265,7 +271,7 @@ def read_measured(run: RunDir) -> parts.MeasuredNetwork | Absent:
         pairs=several * (several - 1) + len(shared),
         phases=None if rows is None else measure_phases(rows),
         asked_phases=tuple(phase for phase in PHASES if sampled or phase != "during"),
-        wire_ms=lacks_captures(run) or _least_wire_ms(run),
+        wire_ms=lacks_captures(run) or _between_addresses(run, least_wire_ns),
     )
 
 
@@ -276,15 +282,10 @@ def _clocks(run: RunDir, unresolved: parts.Outcome, measured: parts.MeasuredNetw
     return parts.Clocks(unresolved.tested, unresolved.failed, round(unresolved.worst), has_round_trips=known)
 
 
-def _least_wire_ms(run: RunDir) -> dict[tuple[str, str], float]:
-    """The shortest delay of a frame from one node's address to another's, by the captures."""
-    hops = read_columns(run, "hops", "src_node", "dst_node", "d_wire_ns").drop_null()
-    least = hops.group_by(["src_node", "dst_node"]).aggregate([("d_wire_ns", "min")])
+def _between_addresses(run: RunDir, delays_ns: Mapping[tuple[int, int], int]) -> dict[tuple[str, str], float]:
+    """Delays between nodes, in ms by the addresses of the nodes."""
     addresses = {place.node: place.wan_ip for place in run.plan.placement}
-    return {
-        (addresses[row["src_node"]], addresses[row["dst_node"]]): row["d_wire_ns_min"] / 1e6
-        for row in least.to_pylist()
-    }
+    return {(addresses[src], addresses[dst]): delay_ns / 1e6 for (src, dst), delay_ns in delays_ns.items()}
 
 
 def pairs_in_time(run: RunDir) -> Bools:
@@ -338,14 +339,6 @@ def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
     if "frames_in" in counters:
         plane_frames = counters["frames_in"] + counters["frames_out"]
     return parts.Captures(records, dropped, truncated, not_understood, plane_frames, counters.get("records_dropped", 0))
-
-
-def _identity(overhead: pa.Table) -> parts.Outcome:
-    """Bytes in classes against bytes on the wire, by node and second."""
-    wire_bytes, other_bytes = numbers(overhead["wire_bytes"]), numbers(overhead["other_bytes"])
-    total = np.sum([numbers(overhead[name]) for name in _CLASSES], axis=0)
-    error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
-    return parts.Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
 
 
 def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...] | Absent]:

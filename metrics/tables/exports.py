@@ -15,10 +15,13 @@ from metrics.rundir.parquet import label, units_of
 from metrics.spreadsheets import plain_column
 from metrics.storage import Place
 from metrics.storage.attempts import whole
-from metrics.storage.parquet import open_dataset
+from metrics.storage.parquet import list_parts, open_dataset
 from metrics.tables.schemas import arrow_schema
 
 _BATCH_ROWS = 100_000
+
+_OF_HOSTS: Final = "*/*.parquet', hive_partitioning = true, hive_types = {'host': INTEGER}"
+"""The parts of a table with a folder per host, as DuckDB reads them."""
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9 ._:+-]*")
 """Text that cannot end an SQL string or begin a line."""
@@ -92,8 +95,10 @@ def write_views(run: RunDir) -> Place:
 def _view(folder: Place) -> list[str]:
     """The statements that make a table's view."""
     name, schema = folder.stem, label(schema_of_table(folder.stem))
-    if any(folder.glob("*.parquet")):
-        rows = f"SELECT * FROM read_parquet('{folder.name}/*.parquet')"
+    if parts := list_parts(folder):
+        partitioned = parts[0].parent != folder
+        files = f"'{folder.name}/{_OF_HOSTS}" if partitioned else f"'{folder.name}/*.parquet'"
+        rows = f"SELECT * FROM read_parquet({files})"
     else:
         nulls = [f"CAST(NULL AS {_sql_type(field.type)}) AS {field.name}" for field in schema]
         rows = f"SELECT {', '.join(nulls)} WHERE false"

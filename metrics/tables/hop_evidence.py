@@ -32,7 +32,7 @@ from metrics.tables.condensed import INSTANTS
 from metrics.tables.halts import excuse_halted
 from metrics.tables.hops import HOPS
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
-from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
+from metrics.tables.tallies import Tally, add_counts, add_outcomes, add_tallies, tally
 from metrics.tables.tcp_waits import tcp_waits
 from metrics.totals import FrameCounts, HopTotals
 
@@ -160,10 +160,26 @@ def weigh_hops(executor: Executor, run: RunDir, circumstances: Circumstances, fo
     )
 
 
-def add_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of several tasks' comparisons."""
-    worst = max(each.worst for each in outcomes)
-    return Outcome(sum(each.tested for each in outcomes), sum(each.failed for each in outcomes), worst)
+def find_least_wire(executor: Executor, hops: Place) -> dict[tuple[int, int], int]:
+    """The shortest delay of a frame on the wire by its sender and its receiver, in ns.
+
+    Args:
+        executor: runs a task per part.
+        hops: the table.
+    """
+    least: dict[tuple[int, int], int] = {}
+    parts: list[Place] = sorted(hops.glob("*.parquet"))
+    for found in executor.map(_find_least, parts):
+        for ends, delay_ns in found.items():
+            least[ends] = min(delay_ns, least.get(ends, delay_ns))
+    return least
+
+
+def _find_least(part: Place) -> dict[tuple[int, int], int]:
+    rows = read_parquet(part, columns=["src_node", "dst_node", "d_wire_ns"]).drop_null()
+    least = rows.group_by(["src_node", "dst_node"]).aggregate([("d_wire_ns", "min")])
+    columns = (least[name].to_pylist() for name in ("src_node", "dst_node", "d_wire_ns_min"))
+    return {(src, dst): delay_ns for src, dst, delay_ns in zip(*columns, strict=True)}
 
 
 def _weigh_part(circumstances: Circumstances, folder: Place, part: Place) -> Weighed:

@@ -24,10 +24,10 @@ from metrics.tables import agreement, conns, dimensions, interests, links, obser
 from metrics.tables.buckets import divide, of_nodes, read_bucket
 from metrics.tables.columns import conform
 from metrics.tables.halts import before_halts, loosen
-from metrics.tables.hop_evidence import add_outcomes
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, all_shares, of_share
 from metrics.tables.staging import STARTERS_FILE
+from metrics.tables.tallies import add_outcomes
 from metrics.tables.timespans import Grid
 from metrics.tables.traces import CHANGES
 from peer.core.observed_links import ObservedLinks

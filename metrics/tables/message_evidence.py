@@ -26,10 +26,10 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import Column, find, holds, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
-from metrics.tables.hop_evidence import add_outcomes, spread_runs
+from metrics.tables.hop_evidence import spread_runs
 from metrics.tables.runs import SortedRun, SortedRuns, write_run
 from metrics.tables.shares import Share, written_shares
-from metrics.tables.tallies import Tally, add_counts, add_tallies, tally
+from metrics.tables.tallies import Tally, add_counts, add_outcomes, add_tallies, tally
 from metrics.tables.timespans import SECOND_NS
 from metrics.totals import CopyCounts, DeliveryCounts, MessageTotals, RowCount
 

@@ -1,12 +1,15 @@
 """Where the bytes on the wire went: every captured byte in exactly one class, counted once, at its sender's tap."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.checks.evidence import Outcome
+from metrics.executors import Executor
 from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.walk import Ints
@@ -14,7 +17,8 @@ from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import codes, conform, group_rows, holds, numbers, says
 from metrics.tables.schemas import arrow_schema, schema_of
-from metrics.tables.shares import Rows, Share
+from metrics.tables.shares import Rows, Share, all_shares
+from metrics.tables.tallies import add_outcomes
 from metrics.tables.timespans import common_keys
 from peer.core.frames import Data
 
@@ -49,6 +53,25 @@ def build_share(staging: Place, nodes_by_host: list[int], share: Share) -> dict[
     wire = read_bucket(staging / "wire" / "wire", SCHEMAS["wire"], share)
     classes = read_bucket(staging / "classes", CLASSES, share)
     return {"overhead": build_overhead(classes, wire, nodes_by_host), "control": build_control(classes)}
+
+
+def weigh_identity(executor: Executor, overhead: Place, buckets: int) -> Outcome:
+    """Compare bytes in classes with bytes on the wire, by node and second.
+
+    Args:
+        executor: runs a task per bucket.
+        overhead: the table.
+        buckets: how many shares of the seconds there are.
+    """
+    return add_outcomes(executor.map(partial(_compare, overhead), all_shares(buckets)))
+
+
+def _compare(overhead: Place, share: Share) -> Outcome:
+    rows = read_bucket(overhead, OVERHEAD, share)
+    wire_bytes, other_bytes = numbers(rows["wire_bytes"]), numbers(rows["other_bytes"])
+    total = np.sum([numbers(rows[name]) for name in (*FRAME_CLASSES, *PACKET_CLASSES)], axis=0)
+    error = np.abs(total - wire_bytes) + np.maximum(-other_bytes, 0)
+    return Outcome(len(error), int((error > 0).sum()), int(error.max(initial=0)), int(wire_bytes.sum()))
 
 
 def frame_classes(sent: pa.Table, split: pa.Table, spans: pa.Table) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from metrics.adversaries import read_adversaries, read_behaviours
 from metrics.changes import PairChanges, read_changes
 from metrics.checks import check_run
-from metrics.checks.evidence import Links, Transits
+from metrics.checks.evidence import Links, Outcome, Transits
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.host_captures import compare_captures
@@ -40,16 +40,18 @@ from metrics.tables import (
     link_tasks,
     overhead,
 )
+from metrics.tables.completeness import Completeness, weigh_streams
 from metrics.tables.condensed import build_and_condense
 from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
-from metrics.tables.hop_evidence import Circumstances, weigh_hops
+from metrics.tables.hop_evidence import Circumstances, find_least_wire, weigh_hops
 from metrics.tables.message_evidence import MessageSources, weigh_messages
 from metrics.tables.observed_links import observer_of
 from metrics.tables.overlay import Intervals, build_parts, choose_instants
 from metrics.tables.published import PublishedSources, build_published
 from metrics.tables.reported_copies import build_reported
+from metrics.tables.scheduled import weigh_schedule
 from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, UNDERLAY_LINKS, arrow_schema
 from metrics.tables.shares import Made, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
@@ -58,7 +60,7 @@ from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import TransitSources, build_transits
 from metrics.tables.underlay_links import LinkSources, Through, build_underlay_links
-from metrics.tables.wire import captures_of, stage_captures
+from metrics.tables.wire import captures_of, write_packets
 from metrics.totals import Totals, write_totals
 from topologies.jitter import Jitter
 
@@ -108,11 +110,13 @@ class Pipeline:
             hops=self._weigh_hops,
             accounts=self._weigh_accounts,
             counters=self._weigh_counters,
+            schedule=self._weigh_schedule,
             sharing=self._save_sharing,
             fidelity=self._save_fidelity,
             overlay=self._save_overlay,
         )
         in_parallel(
+            completeness=self._weigh_completeness,
             nodes=self._save_nodes,
             epochs=self._save_epochs,
             churn_control=self._save_churn_control,
@@ -316,7 +320,6 @@ class Pipeline:
             endings = churn.read_endings(self._events, churn.silent_crashes(self._run))
         circumstances = Circumstances.of(self._run, self._staged.incomplete, endings, self._pairs)
         self.hops = weigh_hops(self._executor, self._run, circumstances, self._staging / "weighed-hops")
-        write_totals(self._run, Totals(self.messages.totals, self.hops.totals))
 
     def _weigh_accounts(self) -> None:
         staging, states = self._staging, self._staged.states
@@ -342,7 +345,24 @@ class Pipeline:
         run, incomplete = self._run, self._staged.incomplete
         self.counters = counters.weigh_counters(self._executor, run, incomplete, self._staging, self._buckets)
 
+    def _weigh_schedule(self) -> None:
+        self.scheduled = weigh_schedule(self._executor, self._run)
+
+    def _weigh_completeness(self) -> None:
+        """What needs captures, and the hops."""
+        executor, run, buckets = self._executor, self._run, self._buckets
+        self.completeness: Completeness | None = None
+        self.identity: Outcome | None = None
+        self.least_wire_ns: dict[tuple[int, int], int] = {}
+        if run.captures:
+            incomplete, cut = self._staged.incomplete, self.hops.cut
+            self.completeness = weigh_streams(executor, self._staging, incomplete, cut, buckets)
+            self.identity = overhead.weigh_identity(executor, self._path("overhead"), buckets)
+            if not run.manifest.has_ability("shape"):
+                self.least_wire_ns = find_least_wire(executor, self._path("hops"))
+
     def _save_checks(self) -> None:
+        write_totals(self._run, Totals(self.messages.totals, self.hops.totals, self.scheduled.settling))
         found = Found(
             messages=self.messages,
             hops=self.hops,
@@ -351,6 +371,10 @@ class Pipeline:
             host_captures=self.host_captures,
             accounts=self.accounts,
             counters=self.counters,
+            scheduled=self.scheduled,
+            completeness=self.completeness,
+            identity=self.identity,
+            least_wire_ns=self.least_wire_ns,
         )
         evidence = gather(self._run, self._staged.states, self._staged.incomplete, self._staging, found)
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
@@ -401,10 +425,10 @@ class Pipeline:
 
     def write_packets(self) -> None:
         """Write the table ``packets``, a row per packet of the captures."""
-        targets = {"packets": self._path("packets")}
-        targets["packets"].mkdir()
+        folder = self._path("packets")
+        folder.mkdir()
         reading = Reading(("packets",), epoch_offset_ns=self._run.manifest.epoch_offset_ns, foreign=True)
         if captures := captures_of(self._run):
-            stage_captures(self._executor, captures, reading, targets)
+            write_packets(self._executor, captures, reading, folder)
         else:
-            write_share({"packets": SCHEMAS["packets"].empty_table()}, targets, Share())
+            write_share({"packets": SCHEMAS["packets"].empty_table()}, {"packets": folder}, Share())

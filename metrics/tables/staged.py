@@ -40,9 +40,10 @@ def temporary_folder(parent: Place, prefix: str) -> Iterator[Place]:
 
 
 def remove_attempts(folder: Place) -> None:
-    """Remove what attempts left that were killed."""
-    for attempt in folder.glob(".*"):
-        attempt.unlink(missing_ok=True)
+    """Remove what attempts left that were killed, also in the folders of a table that is partitioned."""
+    for each in (folder, *folder.glob("*=*")):
+        for attempt in each.glob(".*"):
+            attempt.unlink(missing_ok=True)
 
 
 def read_staged(

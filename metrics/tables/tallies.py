@@ -1,10 +1,11 @@
 """Counts by a number, such as a node or a second: a task counts its rows, and the counts of all tasks are added up."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from metrics.checks.evidence import Outcome
 from metrics.measures.measure import Values
 from metrics.pcap.walk import Ints
 
@@ -39,3 +40,10 @@ def add_counts(first: Counts, *others: Counts) -> Counts:
     kind: Any = type(first)
     total: Counts = kind(*map(sum, zip(first, *others, strict=True)))
     return total
+
+
+def add_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
+    """Of several tasks' comparisons."""
+    worst = max(each.worst for each in outcomes)
+    tested, failed, total = (sum(getattr(each, name) for each in outcomes) for name in ("tested", "failed", "total"))
+    return Outcome(tested, failed, worst, total)

@@ -17,14 +17,14 @@ from metrics.pcap.tasks import FileShare, Task, plan_tasks, read_task
 from metrics.pcap.walk import Ints
 from metrics.rundir import RunDir
 from metrics.storage import Place
-from metrics.tables.buckets import BucketParts, of_connections, of_nodes, of_seconds
+from metrics.tables.buckets import BucketParts, HostParts, of_connections, of_nodes, of_seconds
 from metrics.tables.shares import Share, write_share
 from metrics.tables.staged import STAGED, remove_attempts, temporary_folder
 from metrics.tables.traces import MENTIONS, add_mentions
 
 WIRE_TABLES = ("conns", "frames", "spans", "controls", "wire", "crossings", "captures")
-_KEPT = ("frames", "packets")
-"""Tables of the run as they are staged; ``frames`` is the largest of those that are always made."""
+_KEPT = "frames"
+"""The table of the run that is as it is staged. It is the largest of those that are always made."""
 
 _MENTIONS: Final = "mentions"
 
@@ -55,7 +55,7 @@ class Wire:
     def __init__(self, executor: Executor, staging: Place, frames: Place, mentions: Place) -> None:
         self._executor = executor
         self._staging = staging
-        self._targets = {name: staging / name for name in WIRE_TABLES} | {_KEPT[0]: frames}
+        self._targets = {name: staging / name for name in WIRE_TABLES} | {_KEPT: frames}
         for target in self._targets.values():
             target.mkdir(parents=True)
         self._targets[_MENTIONS] = mentions
@@ -98,7 +98,7 @@ def stage_captures(
         captures: the captures.
         reading: what is read of them.
         targets: the folder of each table.
-        buckets: into how many buckets the tables are divided, other than ``captures`` and ``packets``.
+        buckets: into how many buckets the tables are divided, other than ``captures``.
     """
     tasks = plan_tasks(captures, reading, executor.workers)
     _stage_tasks(executor, tasks, reading, targets, buckets)
@@ -120,7 +120,7 @@ def _stage(reading: Reading, targets: Mapping[str, Place], buckets: int, numbere
     number, task = numbered
     parts = {}
     for name in reading.tables:
-        count, compression = buckets if name in _BUCKETED else 1, "zstd" if name in _KEPT else STAGED["compression"]
+        count, compression = buckets if name in _BUCKETED else 1, "zstd" if name == _KEPT else STAGED["compression"]
         parts[name] = BucketParts(targets[name], number, SCHEMAS[name], count, compression=compression)
     if _MENTIONS in targets:
         parts[_MENTIONS] = BucketParts(targets[_MENTIONS], f"wire{number}", MENTIONS, buckets)
@@ -131,6 +131,28 @@ def _stage(reading: Reading, targets: Mapping[str, Place], buckets: int, numbere
             add_mentions(parts[_MENTIONS], rows, bucket, buckets)
     for part in parts.values():
         part.close()
+
+
+def write_packets(executor: Executor, captures: Sequence[Capture], reading: Reading, folder: Place) -> None:
+    """Write the table ``packets`` of captures, in folders of hosts.
+
+    Args:
+        executor: runs the tasks.
+        captures: the captures.
+        reading: how they are read; its table is ``packets``.
+        folder: of the table.
+    """
+    tasks = plan_tasks(captures, reading, executor.workers)
+    executor.map(partial(_write_packets, reading, folder), list(enumerate(tasks)))
+    remove_attempts(folder)
+
+
+def _write_packets(reading: Reading, folder: Place, numbered: tuple[int, Task]) -> None:
+    number, task = numbered
+    parts = HostParts(folder, number, SCHEMAS["packets"])
+    for _, rows in read_task(task, reading):
+        parts.add(rows)
+    parts.close()
 
 
 def _by_connection(rows: pa.Table, origin_ns: int, buckets: int) -> Ints:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from metrics.executors import opened
+from metrics.executors import HERE, opened
 from metrics.pcap.flows import factorise
 from metrics.rundir.files import table_file
 from metrics.storage.parquet import read_parquet
@@ -77,8 +77,7 @@ def write_tables(folder: Path, told: Told) -> dict[str, int]:
     """
     tables = folder / "tables"
     tables.mkdir()
-    size = sum(path.stat().st_size for path in (folder / TRACE_FOLDER).glob("*.jsonl"))
-    with temporary_folder(tables, ".staging-") as place, opened("here", size) as executor:
+    with temporary_folder(tables, ".staging-") as place, opened(HERE) as executor:
         staging = Path(str(place))
         Logs(executor, staging).read(folder / TRACE_FOLDER, Staging(staging, traced=False, ahead_ns={}, addresses={}))
         counts: dict[str, int] = {}

@@ -22,7 +22,8 @@ import pytest
 
 from peer.core.frames import Data
 from tests.captured_frames import received_frames
-from tests.e2e.run_experiment import await_recorded, finish, speaks_of_load, start
+from tests.e2e.run_experiment import IN_PROCESS, await_recorded, finish, speaks_of_load, start
+from tests.examples import long_unless
 
 pytestmark = pytest.mark.root
 
@@ -150,14 +151,12 @@ def delays_in_network(
 def begin(folder: Path, testbed: str, name: str) -> subprocess.Popen[str]:
     """Start a run and wait until all but its analysis is done: analyses may go on beside each other."""
     file = folder / "experiment.toml"
-    process = start("run", file, "--testbed", testbed, "--out", folder / name, "--json")
+    process = start("run", file, "--testbed", testbed, *IN_PROCESS, "--out", folder / name, "--json")
     await_recorded(process, folder / name)
     return process
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=() if name in USUAL else pytest.mark.long) for name in RUNS]
-)
+@pytest.fixture(scope="module", params=long_unless(USUAL, RUNS))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the runs of a protocol are, with their experiment."""
     folder = tmp_path_factory.mktemp(request.param)

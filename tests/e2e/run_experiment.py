@@ -65,6 +65,10 @@ ratio = 1.0
 """
 
 
+IN_PROCESS = ("--master", "here")
+"""For tests that are not about the analysis: they need not wait for Spark to begin."""
+
+
 def write_experiment(folder: Path) -> Path:
     """The experiment's file."""
     path = folder / "small.toml"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import Finished, finish, speaks_of_load, start, trellis
+from tests.e2e.run_experiment import IN_PROCESS, Finished, finish, speaks_of_load, start, trellis
 
 pytestmark = pytest.mark.root
 
@@ -39,7 +39,8 @@ def runs(folder: Path) -> dict[str, Finished]:
     """Runs of the new protocol's experiment, beside each other."""
     experiment = folder / "experiment.toml"
     started = {
-        name: start("run", experiment, *SMALL, *words, "--out", folder / name, "--json") for name, words in RUNS.items()
+        name: start("run", experiment, *SMALL, *IN_PROCESS, *words, "--out", folder / name, "--json")
+        for name, words in RUNS.items()
     }
     return {name: Finished(folder / name, finish(process)) for name, process in started.items()}
 
@@ -69,7 +70,7 @@ def test_a_run_is_analysed_without_its_plugin(folder: Path, runs: dict[str, Fini
     code.rename(folder / "elsewhere")
     try:
         done = subprocess.run(
-            trellis("report", folder / "simulated", "--json"), capture_output=True, text=True, check=False
+            trellis("report", folder / "simulated", *IN_PROCESS, "--json"), capture_output=True, text=True, check=False
         )
     finally:
         (folder / "elsewhere").rename(code)

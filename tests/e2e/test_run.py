@@ -10,7 +10,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.run_experiment import Finished, finish, speaks_of_load, start, trellis, write_brief, write_experiment
+from tests.e2e.run_experiment import (
+    Finished,
+    await_step,
+    finish,
+    speaks_of_load,
+    start,
+    trellis,
+    write_brief,
+    write_experiment,
+)
+from tests.processes import processes_below
 
 pytestmark = pytest.mark.root
 
@@ -149,6 +159,17 @@ def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
     assert (tmp_path / "following" / "summary.json").exists()
     assert [reason for reason in following["reasons"] if not speaks_of_load(reason)] == []
     assert not (tmp_path / "killed" / "manifest.json").exists()
+
+
+def test_spark_stands_still_from_before_the_first_probe_to_the_end_of_the_run(tmp_path: Path) -> None:
+    process = start("run", write_brief(tmp_path), "--out", tmp_path / "run", "--json")
+    seen = []
+    for step in ("deploy", "warmup", "cooldown"):
+        await_step(process, step)
+        seen.append([each.state for each in processes_below(process.pid) if each.name == "java"])
+    summary = finish(process)
+    assert seen == [["T"]] * 3
+    assert summary["computed_by"].startswith("by Spark at local[")
 
 
 def test_a_run_directory_is_never_written_twice(tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import Finished, await_step, descendants, finish, start, write_brief
+from tests.e2e.run_experiment import IN_PROCESS, Finished, await_step, descendants, finish, start, write_brief
 
 pytestmark = pytest.mark.root
 
-LONG_ENOUGH = ("--set", "workload.duration_s=5")
+LONG_ENOUGH = ("--set", "workload.duration_s=5", *IN_PROCESS)
 """For a process to be found and ended before the workload is over."""
 
 

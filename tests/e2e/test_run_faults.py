@@ -10,7 +10,7 @@ import pytest
 
 from metrics.host_captures import read_seen
 from metrics.pcap.records import TX
-from tests.e2e.run_experiment import EXPERIMENT, Finished, finish, speaks_of_load, start
+from tests.e2e.run_experiment import EXPERIMENT, IN_PROCESS, Finished, finish, speaks_of_load, start
 
 pytestmark = pytest.mark.root
 
@@ -38,7 +38,7 @@ SLACK_NS = 5_000_000
 def run_on(testbed: str, folder: Path) -> Finished:
     file = folder / "faults.toml"
     file.write_text(EXPERIMENT.replace("record = true", "") + FAULTS)
-    words = ("--testbed", testbed, "--out", folder / "run", "--json")
+    words = (*IN_PROCESS, "--testbed", testbed, "--out", folder / "run", "--json")
     return Finished(folder / "run", finish(start("run", file, *words)))
 
 

@@ -26,8 +26,9 @@ PHASES = {
 }
 """The phase that is under way when the run has reported the end of another step."""
 
-USUAL = {"boot", "deploy", "workload", "collect"}
-"""The phases that are interrupted in every run of the tests: each needs other things to be ended."""
+USUAL = {"boot", "deploy", "collect"}
+"""The phases that are interrupted in every run of the tests: each needs other things to be ended. In the workload, a
+run is terminated."""
 
 STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s|remark: .+")
 

@@ -13,8 +13,6 @@ from tests.e2e.run_experiment import trellis, write_brief, write_experiment
 pytestmark = pytest.mark.root
 
 LONGEST_S = 40.0
-USUAL = 1
-"""How many of the random moments are tried in every run of the tests."""
 
 
 def left_by_kill(experiment: Path, moment: str) -> dict[str, Any]:
@@ -34,9 +32,8 @@ def test_leaves_nothing_when_killed_after(moment: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "draw", [*range(USUAL), *(pytest.param(draw, marks=pytest.mark.long) for draw in range(USUAL, 20))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("draw", range(20))
 def test_leaves_nothing_when_killed_at_a_random_moment(draw: int, tmp_path: Path) -> None:
     moment = random.Random(draw).uniform(0, LONGEST_S)
     assert left_by_kill(write_experiment(tmp_path), f"{moment:.3f}")["left"] == {}

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.run_experiment import ROOT, Finished, finish, speaks_of_load, start
+from tests.e2e.run_experiment import IN_PROCESS, ROOT, Finished, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -52,7 +52,7 @@ def run(folder: Path, command: list[str], says: list[str], more: str = "") -> Fi
         f"{EXPERIMENT}command = {json.dumps(command)}\nsays = {json.dumps(says)}\n{more}"
     )
     out = folder / "run"
-    return Finished(out, finish(start("run", folder / "programs.toml", "--out", out, "--json")))
+    return Finished(out, finish(start("run", folder / "programs.toml", *IN_PROCESS, "--out", out, "--json")))
 
 
 def check(done: Finished) -> dict[str, Any]:
@@ -81,6 +81,7 @@ def test_programs_come_and_go_under_their_names(tmp_path: Path) -> None:
         assert len(said) == (4 if node in (1, 2) else 2)
 
 
+@pytest.mark.long
 def test_a_program_in_c_says_no_more_than_it_must(tmp_path: Path) -> None:
     headline = check(run(tmp_path, ["tcc", "-run", str(EXAMPLES / "flood.c")], []))
     assert headline["delivery_ratio"] == 1

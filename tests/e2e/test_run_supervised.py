@@ -15,6 +15,7 @@ from harness.planning import make_plan, write_plan
 from metrics.rundir import Manifest
 from tests.e2e.parts import find_part
 from tests.e2e.run_experiment import ROOT, await_step
+from tests.examples import long_unless
 
 pytestmark = pytest.mark.root
 
@@ -78,9 +79,7 @@ def kill(run: subprocess.Popen[str], part: str) -> None:
     os.kill(find_part(run.pid, part), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=() if part in USUAL else pytest.mark.long) for part in NAMES]
-)
+@pytest.mark.parametrize("part", long_unless(USUAL, NAMES))
 def test_a_lost_part_is_said_at_once_and_ends_the_run(tmp_path: Path, part: str) -> None:
     name = NAMES[part]
     run = start(tmp_path, "abort", LONG_S)

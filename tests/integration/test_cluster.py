@@ -72,6 +72,40 @@ shares.write_share = dying  # of tasks: the pipeline has its own name for the dr
 tables.build(Path(sys.argv[1]), sys.argv[2])
 """
 
+KILL_WORKER = """
+import os, signal, sys
+from pathlib import Path
+
+del os.environ["PYTHONPATH"]  # known to the driver alone: the code reaches executors as a zip or not at all
+from metrics import tables
+from metrics.pcap import tasks
+from metrics.tables import logs, shares
+
+notes = Path(sys.argv[3])
+shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
+write = shares.write_share
+
+def parent_of(process):
+    return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+def killing(rows, targets, share):
+    # The first task of the hops kills its executor and the worker that would start another one.
+    if "hops" in targets and share.number == 0 and not (notes / "killed").exists():
+        daemon = os.getppid()
+        executor = parent_of(daemon)
+        worker = parent_of(executor)
+        names = [Path(f"/proc/{each}/cmdline").read_bytes().replace(b"\\0", b" ") for each in (executor, worker)]
+        (notes / "killed").write_bytes(b"\\n".join(names))
+        os.kill(worker, signal.SIGKILL)
+        os.kill(executor, signal.SIGKILL)
+        signal.pause()
+    write(rows, targets, share)
+    (notes / f"done-{min(targets)}-{share.number}-{os.getppid()}").touch()
+
+shares.write_share = killing  # of tasks: the pipeline has its own name for the driver
+print(tables.build(Path(sys.argv[1]), sys.argv[2]))
+"""
+
 
 def rows(run_dir: Path, name: str) -> list[str]:
     table = pq.read_table(run_dir / "tables" / f"{name}.parquet")
@@ -135,23 +169,29 @@ def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path, dam
         assert rows(run_dir, "packets") == rows(run_dir.with_name(f"{run_dir.name}-here"), "packets")
 
 
-def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
-    """Two executors with two cores each: every kernel runs as four shares, and one of them twice."""
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local[2, 2]", 2), pytest.param("local-cluster[2,2,1024]", 4, marks=pytest.mark.long)],  # two attempts; four
+)
+def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
+    master: str, cores: int, local: Path, tmp_path: Path
+) -> None:
+    """Every kernel runs as a share per core, and the last of them twice."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
     notes.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "scratch")  # executors that are ended leave theirs behind
-    argv = [sys.executable, "-c", SHARED, str(run_dir), "local-cluster[2,2,1024]", str(notes)]
+    argv = [sys.executable, "-c", SHARED, str(run_dir), master, str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
     assert_equal(local, run_dir)
     kernels = {"carried", "conns", "contents", "control", "deliveries", "connected", "instances", "sharing", "transits"}
     """By the first table that each writes."""
     assert {path.name for path in notes.glob("died-*")} == {f"died-{name}" for name in kernels}
     for name in kernels:
-        assert len(list(notes.glob(f"share-{name}-*-of-4"))) == 4, name
+        assert len(list(notes.glob(f"share-{name}-*-of-{cores}"))) == cores, name
     for name in ("hops", "deliveries", "messages"):
         parts = sorted(path.name for path in (run_dir / "tables" / f"{name}.parquet").iterdir())
-        assert parts == [f"part-{number}.parquet" for number in range(4)], name
+        assert parts == [f"part-{number}.parquet" for number in range(cores)], name
     assert len(list((run_dir / "tables" / "frames.parquet").iterdir())) > 1, "captures are read by several tasks"
 
 
@@ -160,4 +200,20 @@ def test_cluster_whose_tasks_share_tables_and_die_gives_the_rows_of_local(local:
 def test_cluster_standalone_with_two_workers_gives_the_rows_of_local(local: Path, tmp_path: Path) -> None:
     run_dir = copy_of(local, tmp_path / "run")
     run_on_cluster(tmp_path, [sys.executable, "-c", BUILD, str(run_dir), MASTER])
+    assert_equal(local, run_dir)
+
+
+@pytest.mark.root
+@pytest.mark.long
+def test_cluster_that_loses_a_worker_in_the_middle_of_a_job_gives_the_rows_of_local(
+    local: Path, tmp_path: Path
+) -> None:
+    run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
+    notes.mkdir()
+    said = run_on_cluster(tmp_path, [sys.executable, "-c", KILL_WORKER, str(run_dir), MASTER, str(notes)])
+    assert said.splitlines()[-1].startswith(f"by Spark at {MASTER}, 2 cores"), "both workers were there at first"
+    executor, worker = (notes / "killed").read_text().splitlines()
+    assert "CoarseGrainedExecutorBackend" in executor and "deploy.worker.Worker" in worker
+    later = {path.name.rpartition("-")[2] for path in notes.glob("done-deliveries-*")}
+    assert len(later) == 1, "one executor is left"
     assert_equal(local, run_dir)

@@ -26,6 +26,8 @@ from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
 from metrics.stalls import read_stalls
 from tests.namespaces import held_namespaces
+from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
+from topologies.link_graph import GraphLink, LinkGraph, Router
 from topologies.network import AskedOfPairs, Network
 
 pytestmark = pytest.mark.root
@@ -37,10 +39,13 @@ ASKED_RTT_MS = np.array([DELAY_MS[a, b] + DELAY_MS[b, a] for a, b in PAIRS])
 SO_RCVBUFFORCE = 33
 
 
-def network(rate_mbit: float = 0.0, queue_ms: float = 0.0, **matrices: np.ndarray) -> Network:
+def network(
+    rate_mbit: float = 0.0, queue_ms: float = 0.0, bottlenecks: Bottlenecks = NO_BOTTLENECKS, **matrices: np.ndarray
+) -> Network:
     nothing = np.zeros((HOSTS, HOSTS))
     asked = AskedOfPairs(**{"delay_ms": DELAY_MS, "jitter_ms": nothing, "loss_ratio": nothing, **matrices})
-    return Network.of_pairs(asked, rate_mbit=[rate_mbit] * 2 * HOSTS, queue_ms=[queue_ms] * 2 * HOSTS)
+    access = {"rate_mbit": [rate_mbit] * 2 * HOSTS, "queue_ms": [queue_ms] * 2 * HOSTS}
+    return Network.of_pairs(asked, **access, bottlenecks=bottlenecks)
 
 
 @pytest.fixture
@@ -182,10 +187,8 @@ def test_every_lost_datagram_is_counted(attach: Attach, datagrams: Callable[[], 
     assert 130 < lost < 270
 
 
-def test_access_link_limits_the_rate_and_drops_the_rest(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
-    """100 frames of 1000 bytes at once into 8 Mbit/s: a millisecond each, one in service and room for 20."""
-    plane = attach(rate_mbit=8.0, queue_ms=20.0)
-    flow = datagrams()
+def pass_a_hundred(plane: UserspacePlane, flow: Datagrams, delay_s: float) -> int:
+    """Send 100 frames at once through a queue of 20 ms at 8 Mbit/s, and return how many passed."""
     began_s = time.monotonic()
     flow.send(100, 972)
     settle(plane, 100)
@@ -193,7 +196,27 @@ def test_access_link_limits_the_rate_and_drops_the_rest(attach: Attach, datagram
     received = flow.receive()
     assert plane.counters().drops["queue"] == 100 - received
     assert 21 <= received <= 21 + took_s * 1000
-    assert took_s >= 0.010 + 0.001 * received
+    assert took_s >= delay_s + 0.001 * received
+    return received
+
+
+def test_access_link_limits_the_rate_and_drops_the_rest(attach: Attach, datagrams: Callable[[], Datagrams]) -> None:
+    """100 frames of 1000 bytes at once into 8 Mbit/s: a millisecond each, one in service and room for 20."""
+    plane = attach(rate_mbit=8.0, queue_ms=20.0)
+    pass_a_hundred(plane, datagrams(), 0.010)
+
+
+def test_a_bottleneck_limits_the_rate_of_its_paths_and_drops_the_rest(
+    attach: Attach, datagrams: Callable[[], Datagrams]
+) -> None:
+    """As the access link above, but on the path to host 1 only, and it stays when all pairs get other delays."""
+    links = (GraphLink(0, 1, 10.0, rate_mbit=8.0, queue_ms=20.0), GraphLink(1, 0, 5.0))
+    graph = LinkGraph((Router("a"), Router("b")), links)
+    plane = attach(bottlenecks=Bottlenecks(graph, (0, 1, 0)))
+    plane.apply(PairsChange(network(delay_ms=np.full((HOSTS, HOSTS), 3.0))))
+    received = pass_a_hundred(plane, datagrams(), 0.003)
+    [found] = plane.close().bottlenecks
+    assert (found.link, found.frames, found.frame_bytes, found.drops) == (0, received, 1000 * received, 100 - received)
 
 
 def test_capture_holds_every_frame_twice(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A run on a graph of routers and links: what its links carried is what the traces and igraph's paths say."""
+"""Runs on graphs of routers and links: what links carried is what the traces and igraph's paths say."""
 
 from collections import Counter
 from pathlib import Path
@@ -9,10 +9,12 @@ import pytest
 
 from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
+from harness.planning.plan import PlannedRun
 from harness.stages.simulation import simulate_planned
 from metrics.analysis import analyse
 from metrics.rundir import RunDir
 from peer.core.frames import Data
+from topologies.link_graph import LinkGraph
 
 GML = """graph [
   directed 0
@@ -25,7 +27,6 @@ GML = """graph [
   edge [ source 1 target 3 latency "7 ms" ]
 ]
 """
-"""A tree, so that there is one path between two routers."""
 
 EXPERIMENT = """
 name = "on-a-graph"
@@ -33,8 +34,7 @@ protocol = "random"
 testbed = "simulated"
 
 [underlay]
-kind = "gml"
-path = "tree.gml"
+{underlay}
 hosts = 8
 
 [workload]
@@ -42,36 +42,87 @@ duration_s = 5
 publish_rate_per_s = 4
 """
 
+TOPOS = Path(__file__).parents[2] / "playbooks" / "experiments" / "topos.py"
 
-@pytest.fixture(scope="module")
-def run_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("graph")
+TREES = {
+    "gml": 'kind = "gml"\npath = "tree.gml"',
+    "mininet": f'kind = "mininet"\ntopo = "{TOPOS}:Tree,2,3"',
+    "dumbbell": 'kind = "dumbbell"',
+}
+"""Trees, so that there is one path between two routers."""
+
+ZOO = (
+    "Abilene",
+    "Aarnet",
+    "Geant2012",
+    "Cesnet200706",
+    "Nsfnet",
+    "Janetbackbone",
+    "Sprint",
+    "Chinanet",
+    "Garr201201",
+    "Belnet2010",
+)
+PROVIDERS = ("1221", "1755", "3967")
+
+
+def planned(folder: Path, underlay: str) -> PlannedRun:
     (folder / "tree.gml").write_text(GML)
     file = folder / "x.toml"
-    file.write_text(EXPERIMENT)
-    write_plan(make_plan(load_experiment(file), file), folder / "run")
+    file.write_text(EXPERIMENT.format(underlay=underlay))
+    return make_plan(load_experiment(file), file)
+
+
+def simulated(folder: Path, underlay: str) -> Path:
+    write_plan(planned(folder, underlay), folder / "run")
     simulate_planned(folder / "run")
     analyse(folder / "run", "here")
     return folder / "run"
 
 
+@pytest.fixture(scope="module", params=TREES)
+def run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return simulated(tmp_path_factory.mktemp("graph"), TREES[request.param])
+
+
+def graph_of(run: RunDir) -> LinkGraph:
+    assert run.underlay.graph is not None
+    return run.underlay.graph
+
+
+def check_delays(run: RunDir) -> None:
+    """The delays between hosts are those of igraph's shortest paths; paths by weight are at least as long."""
+    graph, routers = graph_of(run), run.underlay.routers
+    reference = igraph.Graph(len(graph.routers), [(link.source, link.destination) for link in graph.links], True)
+    by_delay = all(link.cost is None for link in graph.links)
+    for one, source in enumerate(routers):
+        least = reference.distances(source, weights=[link.delay_ms for link in graph.links])[0]
+        for other, destination in enumerate(routers):
+            if source != destination:
+                delay_ms = run.underlay.delay_ms[one, other]
+                assert delay_ms > least[destination] - 1e-5
+                assert delay_ms == pytest.approx(least[destination], abs=1e-5) or not by_delay
+
+
 def test_the_run_is_valid_and_its_delays_are_those_of_the_paths(run_dir: Path) -> None:
     run = RunDir(run_dir)
     assert run.summary.verdict == "valid"
-    sites = [host.site for host in run.underlay.hosts]
-    assert sites == ["West", "Middle", "East", "South"] * 2
-    assert run.underlay.delay_ms[0].tolist() == [0, 10, 25, 17, 2, 10, 25, 17]
+    assert run.underlay.size == 8
+    check_delays(run)
 
 
 def test_links_carry_the_copies_that_cross_them(run_dir: Path) -> None:
+    graph, routers = graph_of(RunDir(run_dir)), RunDir(run_dir).underlay.routers
     hops = pq.read_table(run_dir / "tables" / "hops.parquet").to_pylist()
     links = pq.read_table(run_dir / "tables" / "underlay_links.parquet").to_pylist()
     ends = [(row["src_router"], row["dst_router"]) for row in links]
-    graph = igraph.Graph(4, ends, directed=True)
+    assert ends == [(link.source, link.destination) for link in graph.links]
+    reference = igraph.Graph(len(graph.routers), ends, directed=True)
     crossed: Counter[tuple[int, int]] = Counter()
     for hop in hops:
         if hop["kind"] == Data.kind:
-            path = graph.get_shortest_paths(hop["src_node"] % 4, hop["dst_node"] % 4, output="epath")[0]
+            source, destination = routers[hop["src_node"]], routers[hop["dst_node"]]
+            path = reference.get_shortest_paths(source, destination, output="epath")[0]
             crossed.update((link, hop["message_id"]) for link in path)
     assert crossed
     for link, row in enumerate(links):
@@ -83,4 +134,39 @@ def test_links_carry_the_copies_that_cross_them(run_dir: Path) -> None:
 def test_the_report_shows_the_links(run_dir: Path) -> None:
     page = (run_dir / "report" / "index.html").read_text()
     assert 'id="underlay-links"' in page
-    assert "Middle to East" in page
+    links = pq.read_table(run_dir / "tables" / "underlay_links.parquet").to_pylist()
+    busiest = max(links, key=lambda row: row["copies"])
+    assert f"{busiest['src_name']} to {busiest['dst_name']}" in page
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", ZOO)
+def test_graphs_of_the_topology_zoo_are_planned(data_folder: Path, tmp_path: Path, name: str) -> None:
+    path = data_folder / "topology-zoo" / "graphml" / f"{name}.graphml"
+    found = planned(tmp_path, f'kind = "graphml"\npath = "{path}"\nmissing = "drop"')
+    assert found.plan.provenance is not None and f"{name}.graphml" in found.plan.provenance.sha256
+    assert 0 < found.underlay.delay_ms.max() < 150
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_networks_of_providers_are_planned(data_folder: Path, tmp_path: Path, name: str) -> None:
+    found = planned(tmp_path, f'kind = "rocketfuel"\npath = "{data_folder / "rocketfuel" / name}"\nmissing = "drop"')
+    assert found.plan.provenance is not None and "weights.intra" in found.plan.provenance.sha256
+    assert 0 < found.underlay.delay_ms.max() < 500
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    "underlay",
+    [
+        'kind = "graphml"\npath = "{data}/topology-zoo/graphml/Abilene.graphml"',
+        'kind = "rocketfuel"\npath = "{data}/rocketfuel/1221"\nmissing = "drop"',
+    ],
+)
+def test_real_networks_are_simulated(data_folder: Path, tmp_path: Path, underlay: str) -> None:
+    run = RunDir(simulated(tmp_path, underlay.format(data=data_folder)))
+    assert run.summary.verdict == "valid"
+    check_delays(run)
+    links = pq.read_table(run.tables / "underlay_links.parquet").to_pylist()
+    assert sum(row["copies"] for row in links) > 0

@@ -11,13 +11,13 @@ import pytest
 from msgspec import structs
 
 from harness.errors import TestbedError
+from harness.planes.host_capture.handle import HostCaptures as Process
 from harness.planes.pcapng import OUTBOUND
 from harness.planes.plane import FinalCounters, Port
 from harness.planes.userspace.faults import HiddenFault
 from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated.echo import EchoSockets
-from harness.testbeds.emulated.host_capture.handle import HostCaptures as Process
 from metrics.checks.host_captures import RULES
 from metrics.host_captures import HostCaptures, Seen, Tally, read_seen
 from metrics.pcap.records import RX, TX

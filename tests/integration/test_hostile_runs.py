@@ -23,6 +23,7 @@ import pytest
 
 from harness import cli
 from metrics.analysis import analyse
+from tests.examples import long_unless
 from tests.fabricate import Fabrication
 from tests.unit.test_foreign_text import EVIL
 
@@ -351,6 +352,23 @@ ODD = {
 }  # fmt: skip
 """What a command may go on without."""
 
+USUAL_ODD = {
+    "schedule of huge numbers",
+    "schedule of a terabyte without a line's end",
+    "trace of huge node numbers",
+    "capture of junk",
+    "plane of huge counts",
+    "stalls of no form",
+    "probes of hosts beyond the plan",
+    "text of a stranger",
+    "planted modules",
+    "left of an analysis",
+    "tables of other types",
+    "summary of huge numbers",
+    "recording of an endless length",
+}
+"""What is tried in every run of the tests: at least one thing of each kind of file. Each makes a report."""
+
 
 class Home(NamedTuple):
     """What is the reader's: a folder that no command may touch, and where the commands may write."""
@@ -454,7 +472,7 @@ def test_a_damaged_document_is_named_in_one_line(
         assert outcome.status == 0 or in_one_line(outcome), outcome
 
 
-@pytest.mark.parametrize("thing", ODD)
+@pytest.mark.parametrize("thing", long_unless(USUAL_ODD, ODD))
 def test_a_run_of_odd_things_is_read_or_refused(
     thing: str, sound: Path, home: Home, tmp_path: Path, monkeypatch: Any
 ) -> None:

@@ -6,7 +6,6 @@ the packets, recorded once. tests/golden/README.md says how.
 
 import ast
 import json
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,12 @@ import pytest
 
 from metrics.analysis import analyse
 from tests import independent_numbers
-
-RECORDED = Path(__file__).parents[1] / "golden" / "recorded-run.tar.xz"
+from tests.recorded_run import extract_run
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("recorded")
-    with tarfile.open(RECORDED) as archive:
-        archive.extractall(folder, filter="data")
-    return folder / "run"
+    return extract_run(tmp_path_factory.mktemp("recorded"))
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,10 @@
-"""Runs as DataFrames: the same rows in a classic session and through a Connect server, which shares its JVM."""
+"""Runs as DataFrames: the same rows in a local session, through a Connect server, and on a standalone cluster."""
 
+import json
 import re
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +20,25 @@ from metrics.rundir import RunDir, RunDirError
 from metrics.rundir.files import SAMPLES_FILE
 from metrics.samples import SAMPLES
 from metrics.session import connect_server, session
+from metrics.tables import staged
 from metrics.tables.schemas import TABLES
 from tests.fabricate import Fabrication
+from tests.opened_rows import COMPARED, digest_rows
+from tests.standalone import MASTER, run_on_cluster
 
 pytestmark = pytest.mark.spark
 
 PAGE = Path(__file__).parents[2] / "docs" / "dataframes.md"
 QUICKSTART = "20261128T120000Z-seed1"
+
+
+@contextmanager
+def small_row_groups() -> Iterator[None]:
+    """Let small tables have as many row groups as large ones."""
+    with pytest.MonkeyPatch.context() as patched:
+        for name in ("GROUP_ROWS", "FEWEST_ROWS"):
+            patched.setattr(staged, name, 20)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("opened")
     for name, seed in ((QUICKSTART, 1), ("it's", 2)):
         run_dir = Fabrication(seed=seed).write(folder / "runs" / "quickstart" / name, run_id=name)
-        tables.build(run_dir)
+        with small_row_groups():
+            tables.build(run_dir, "here", packets=True)
         summary.write(run_dir)
     Fabrication(seed=3).write(folder / "raw", run_id="raw")
     (folder / "runs" / "quickstart" / "empty").mkdir()
@@ -135,15 +151,68 @@ def test_streams_are_the_directions_of_connections(run: OpenRuns) -> None:
 
 
 def test_a_query_reads_the_runs_and_nodes_that_it_names(
-    run: OpenRuns, runs: OpenRuns, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, run: OpenRuns, runs: OpenRuns, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "PushedFilters: [EqualTo(node,3)]" in plan_of(run.events.where("node = 3"), capsys)
-    assert "EqualTo(host,3)" in plan_of(run.packets.where("host = 3"), capsys)
+    assert "EqualTo(host,3)" in plan_of(open_run(spark, folder / "raw").packets.where("host = 3"), capsys)
     assert "GreaterThan(log_send_ns,7)" in plan_of(run.hops.where("log_send_ns > 7"), capsys)
     assert plan_of(runs.hops, capsys).count("Location: InMemoryFileIndex") == 2
     one = plan_of(runs.hops.where(f"run_id = '{QUICKSTART}' AND src_node = 3"), capsys)
     assert one.count("Location: InMemoryFileIndex") == 1
     assert "EqualTo(src_node,3)" in one
+
+
+def test_packets_are_pruned_by_host_and_time(connected: Any, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the files only the host's are opened, and of these only the row groups of the span are read."""
+    path = folder / "runs" / "quickstart" / QUICKSTART
+    stored = pq.read_table(path / "tables" / "packets.parquet", columns=["ts_ns", "host"]).to_pandas()
+    of_host = stored[stored["host"] == 3].sort_values("ts_ns")["ts_ns"]
+    first, last = int(of_host.iloc[45]), int(of_host.iloc[54])
+    frame = open_run(connected, path).packets.where(f"host = 3 AND ts_ns BETWEEN {first} AND {last}")
+    assert len(frame.collect()) == of_host.between(first, last).sum()
+    _, steps = frame.executionInfo.metrics.extract_graph()
+    [scan] = [step for step in steps.values() if "Scan" in step.name]
+    counted = {metric.name: metric.value for metric in scan.metrics}
+    files = list((path / "tables" / "packets.parquet").rglob("*.parquet"))
+    assert counted["numFiles"] == 1 < len({file.parent for file in files}) == stored["host"].nunique()
+    assert 10 <= counted["numOutputRows"] <= 40 < len(of_host), "one row group of 20 rows, or two"
+    plan = plan_of(frame, capsys)
+    assert re.search(r"PartitionFilters: \[.*host#\d+ = 3", plan)
+    assert re.search(rf"PushedFilters: \[.*GreaterThanOrEqual\(ts_ns,{first}\).*LessThanOrEqual\(ts_ns,{last}\)", plan)
+
+
+OPEN_ON_CLUSTER = """
+import json, os, sys
+
+del os.environ["PYTHONPATH"]  # known to the driver alone: workers have our code from it or not at all
+from pyspark.sql.connect.session import SparkSession
+
+from metrics import open_run
+from metrics.session import connect_server, session
+from tests.opened_rows import digest_rows
+
+with session(sys.argv[1], light=True) as spark:
+    print(json.dumps(digest_rows(open_run(spark, sys.argv[2]))))
+    with connect_server(spark) as url:
+        client = SparkSession.builder.remote(url).create()
+        print(json.dumps(digest_rows(open_run(client, sys.argv[2]))))
+        client.stop()
+"""
+
+
+@pytest.mark.root
+@pytest.mark.slow
+@pytest.mark.long
+def test_local_connect_and_cluster_sessions_give_equal_rows(
+    connected: Any, run: OpenRuns, folder: Path, tmp_path: Path
+) -> None:
+    """The Connect server is once in the JVM of the local session, and once in the driver of the cluster."""
+    path = folder / "runs" / "quickstart" / QUICKSTART
+    local = digest_rows(run)
+    assert all(local[name][1] for name in COMPARED)
+    assert digest_rows(open_run(connected, path)) == local
+    said = run_on_cluster(tmp_path, [sys.executable, "-c", OPEN_ON_CLUSTER, MASTER, str(path)]).splitlines()
+    assert [json.loads(line) for line in said[-2:]] == [local, local]
 
 
 def test_connect_has_the_rows_of_the_classic_session(

@@ -50,7 +50,7 @@ OF_TRELLIS = ("metrics", "harness", "peer", "topologies")
 COMMANDS = (
     ("run", "small.toml", "--testbed", "simulated", "--out", "run"),
     ("tables", "run"),
-    ("report", "run"),
+    ("report", "run", "--master", "here"),
     ("sweep", "study.toml", "--out", "here", "--master", "here"),
     ("sweep", "study.toml", "--out", "spark", "--master", "local[1]"),
 )
@@ -75,11 +75,9 @@ def trellis(folder: Path, *words: str) -> None:
     assert done.returncode in (0, 3), done.stderr
 
 
-@pytest.mark.parametrize("options", [(), pytest.param(("--master", "local[1]"), marks=pytest.mark.long)])
-def test_no_command_imports_a_module_of_the_working_directory(folder: Path, options: tuple[str, ...]) -> None:
-    """Reports are made in one process and by Spark. The sweep's workers are started as those of a report are."""
+def test_no_command_imports_a_module_of_the_working_directory(folder: Path) -> None:
+    """Tables are computed by Spark, begun before the run and after it, and in one process."""
     for words in COMMANDS:
-        words += options if words[0] == "report" else ()
         trellis(folder, *words)
         assert not (folder / "imported").exists(), f"{words[0]} imported {(folder / 'imported').read_text()}"
     assert (folder / "run/report/index.html").exists()

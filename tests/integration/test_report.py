@@ -9,16 +9,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from harness import cli
 from metrics import tables
 from metrics.analysis import analyse
 from metrics.comparison.groups import group_runs
+from metrics.executors.in_process import InProcess
 from metrics.headline import headline
 from metrics.report import report
 from metrics.report.figures.registry import CHAPTERS, FIGURES
 from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir
+from metrics.tables.scheduled import weigh_schedule
+from metrics.totals import read_totals, write_totals
 from peer.core.schedule import Action, Join, Leave, Publish, encode_schedule
 from tests.fabricate import Fabrication
 
@@ -172,6 +176,10 @@ def test_the_page_says_what_is_expected(settle_s: float, words: str, analysed: P
         *(Publish(at_s * 1_000_000_000, publisher, at_s, (topic,)) for at_s in (5, 10, 11)),
     ]
     (run_dir / "schedule.jsonl").write_bytes(encode_schedule(actions))
+    run = RunDir(run_dir)
+    with InProcess(1) as executor:
+        settling = weigh_schedule(executor, run).settling
+    write_totals(run, structs.replace(read_totals(run), settling=settling))
     told = report.write(run_dir).read_text().split('id="expectation">')[1].split("</p>")[0]
     assert told.endswith(words)
 

@@ -184,7 +184,7 @@ def test_results_are_kept_as_long_as_somebody_may_read_them(bucket: StorePath) -
 def test_runs_are_compared_wherever_they_are(
     stored: StorePath, local: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["tables", str(stored)]) == 0
+    assert main(["tables", str(stored), "--master=here"]) == 0
     assert str(RunDir(stored).tables) in capsys.readouterr().out
     assert main(["compare", str(stored), str(local)]) == 0
     assert "propagation_delay_ms_p99" in capsys.readouterr().out

@@ -24,7 +24,7 @@ kind = "unit-square"
 hosts = 40
 [experiment.workload]
 publish_rate_per_s = 100
-duration_s = 4
+duration_s = 2
 [grid]
 random.degree = [2, 3, 4]
 [[table]]

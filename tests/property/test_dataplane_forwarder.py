@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from harness.planes.userspace.forwarder import Forwarder
 from harness.planes.userspace.links import AccessLink, EmulatedNetwork
+from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
 from topologies.network import AskedOfPairs, Link, Network, uniform_network
 
 HOSTS = 3
@@ -36,6 +37,7 @@ class Bench:
     queue_ms: float = 0.0
     down_mbit: float | None = None
     down_queue_ms: float | None = None
+    bottlenecks: Bottlenecks = NO_BOTTLENECKS
     seed: int = 1
     now_ns: int = 0
     refusing: bool = False
@@ -59,6 +61,7 @@ class Bench:
             AskedOfPairs(*(np.full((HOSTS, HOSTS), value) for value in values)),
             rate_mbit=[self.rate_mbit] * HOSTS + [down_mbit] * HOSTS,
             queue_ms=[self.queue_ms] * HOSTS + [down_queue_ms] * HOSTS,
+            bottlenecks=self.bottlenecks,
         )
 
     @property

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.measures.distribution import SHARES, STEPS, Distribution
-from metrics.measures.measure import count_values, largest, mean, quantile
+from metrics.measures.distribution import SHARES, STEPS, Distribution, of_counts
+from metrics.measures.measure import count_values, largest, mean, quantile, total
 from metrics.tables.runs import SortedRuns, write_run
 from tests.examples import examples
 
@@ -52,6 +52,16 @@ def test_statistics_are_those_of_the_array(count: int, parts: int, seed: int, un
     assert np.array_equal(np.sort(scaled)[upto - 1], kept)
     assert min(count, STEPS) <= len(kept) <= STEPS + 2 * len(SHARES)
     assert upto[0] == 1 and upto[-1] == count and np.diff(upto).max(initial=1) <= max(1, 1 + count // (STEPS - 1))
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.integers(-3, 3), max_size=3000) | st.lists(st.integers(0, 10**6), max_size=900))
+def test_counts_of_integers_are_as_good_as_the_integers(values: list[int]) -> None:
+    distinct, counts = np.unique(values, return_counts=True)
+    found = of_counts([int(value) for value in distinct], counts.tolist())
+    _, expected = distribute([np.array(values, np.int64)])
+    assert found == expected
+    assert total(found) == total(np.array(values, np.int64)) == sum(values)
 
 
 def test_of_nothing_there_is_no_statistic() -> None:

@@ -285,6 +285,18 @@ def test_host_delays_are_what_a_loop_says(rows: list[Row], host: Intervals) -> N
     assert (found.send, found.receive) == (spread_of(send, (0, 0)), spread_of(receive, tally(read, host)))
 
 
+@settings(max_examples=examples(25), deadline=None)
+@given(rows_of_hops)
+def test_the_shortest_delays_on_the_wire_are_what_a_loop_says(rows: list[Row]) -> None:
+    least: dict[tuple[int, int], int] = {}
+    for row in rows:
+        if None not in (row["src_node"], row["dst_node"], row["d_wire_ns"]):
+            ends = row["src_node"], row["dst_node"]
+            least[ends] = min(row["d_wire_ns"], least.get(ends, row["d_wire_ns"]))
+    with Run(rows) as run, InProcess(1) as executor:
+        assert hop_evidence.find_least_wire(executor, run.tables / "hops.parquet") == least
+
+
 def test_frames_that_tcp_held_back_say_nothing_of_the_sending_host() -> None:
     """Five of eight frames were late at node 0, and TCP held two of these back."""
     late_ns = round(2 * NODE_DELAY.value * 1e6)

@@ -73,6 +73,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "GraphML": ("g.graphml", lambda path: IMPORTERS["graphml"].read(path, Options())),
     "GML": ("g.gml", lambda path: IMPORTERS["gml"].read(path, Options())),
     "Rocketfuel": ("latencies.intra", lambda path: IMPORTERS["rocketfuel"].read(path, Options())),
+    "MiniEdit": ("m.mn", lambda path: IMPORTERS["miniedit"].read(path, Options())),
     "document": ("x.toml", read_toml),
     "experiment": ("x.toml", load_experiment),
 }

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.examples import examples
 from topologies.graph_paths import as_link, ask_paths, largest_connected
@@ -23,6 +24,8 @@ def graphs(draw: st.DrawFn) -> LinkGraph:
         st.sampled_from([0.0, 3.0, 4.0]),
         st.sampled_from([0.0, 0.5]),
         st.none() | st.integers(0, 3).map(float),
+        st.sampled_from([0.0, 10.0]),
+        st.sampled_from([0.0, 50.0]),
     )
     links = draw(st.lists(st.tuples(ends, values), max_size=15)) if size > 1 else []
     return LinkGraph(
@@ -96,6 +99,21 @@ def test_the_largest_part_is_connected_and_none_is_larger(graph: LinkGraph) -> N
     parts = igraph.Graph(len(graph.routers), edges, directed=True).connected_components(mode="strong")
     assert len(kept) == max(parts.sizes())
     assert np.isfinite(ask_paths(keep_routers(graph, kept)).delay_ms).all()
+
+
+@given(graphs(), st.data())
+@settings(max_examples=examples(100), deadline=None)
+def test_links_between_kept_routers_keep_their_values(graph: LinkGraph, data: st.DataObject) -> None:
+    kept = data.draw(st.permutations(range(len(graph.routers))))[: data.draw(st.integers(1, len(graph.routers)))]
+    numbers = {router: number for number, router in enumerate(kept)}
+    expected = [
+        replace(link, source=numbers[link.source], destination=numbers[link.destination])
+        for link in graph.links
+        if {link.source, link.destination} <= {*kept}
+    ]
+    found = keep_routers(graph, kept)
+    assert [router.name for router in found.routers] == [f"r{router}" for router in kept]
+    assert list(found.links) == expected
 
 
 @pytest.mark.parametrize("ends", [(0, 0), (0, 2), (2, 0)])

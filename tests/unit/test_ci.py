@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.examples import examples
+from tests.examples import examples, long_unless
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,6 +19,12 @@ def test_the_profile_scales_the_examples_of_a_property_that_says_how_many(profil
         assert [examples(number) for number in (1, 3, 40)] == expected
     finally:
         settings.load_profile(before)
+
+
+def test_what_is_not_usual_is_long() -> None:
+    usual, other = long_unless({1}, [1, 2])
+    assert usual == 1
+    assert other == pytest.param(2, marks=pytest.mark.long)
 
 
 def test_an_unknown_option_is_refused() -> None:

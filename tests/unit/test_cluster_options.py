@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import json
 
 from harness.cli import main
 from harness.errors import ExperimentError
@@ -75,6 +76,20 @@ def test_memory_is_that_of_java_and_python_together(memory: str, heap: int) -> N
     assert given["spark.executor.memoryOverhead"] == f"{parse_memory(memory) - heap}m"
 
 
+def test_settings_of_the_user_go_before_ours() -> None:
+    given = options(f"--master={MASTER}", "--conf=spark.executor.memory=3g", "--conf", "spark.driver.extra=a=b")
+    found = given.settings()
+    assert (found["spark.executor.memory"], found["spark.driver.extra"]) == ("3g", "a=b")
+    assert found["spark.executor.memoryOverhead"] == "2048m"
+    assert json.decode(json.encode(given), type=ExecutorOptions) == given, "the analysis is another process"
+
+
+@pytest.mark.parametrize("text", ["", "spark.a", "executor.memory=1g", "=1"])
+def test_what_is_no_setting_is_refused(text: str) -> None:
+    with pytest.raises(ExperimentError, match="expected a setting of Spark"):
+        options(f"--master={MASTER}", f"--conf={text}")
+
+
 @pytest.mark.parametrize("text", ["", "4", "g", "4t", "-4g", "1023m", "1.5g", "4gb"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(ExperimentError, match="expected a size of at least 1g"):
@@ -82,7 +97,9 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("master", [[], ["--master=here"], ["--master=local[4]"]])
-@pytest.mark.parametrize("option", ["--executor-memory=4g", "--executor-cores=2", "--executor-python=/python"])
+@pytest.mark.parametrize(
+    "option", ["--executor-memory=4g", "--executor-cores=2", "--executor-python=/p", "--conf=spark.a=1"]
+)
 def test_options_of_clusters_need_one(master: list[str], option: str) -> None:
     with pytest.raises(ExperimentError, match="name one with --master"):
         options(*master, option)

@@ -34,6 +34,7 @@ from metrics.intervals import (
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.registry import HEADLINE
 from tests.compared_runs import EXPERIMENT, headline_runs, make_rows
+from tests.examples import long_unless
 
 PAIRS = 20
 
@@ -186,7 +187,7 @@ def test_three_percent_between_two_single_runs_are_found() -> None:
 
 
 @pytest.mark.parametrize("other_seed", [1, 100], ids=["paired", "unpaired"])
-@pytest.mark.parametrize("runs", [2, 3, 6])
+@pytest.mark.parametrize("runs", long_unless([2], [2, 3, 6]))
 def test_groups_of_equal_runs_differ_as_seldom_as_is_said(runs: int, other_seed: int) -> None:
     """In at most 5 % of the comparisons, however many measures there are, and of whatever kind."""
     random, pairs = np.random.default_rng(runs), 100

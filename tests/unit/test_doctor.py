@@ -49,7 +49,7 @@ FLAWS = {
     "veth": ({"devices": {**GOOD.devices, "veth": FAILED}}, "problem"),
     "bridge": ({"devices": {**GOOD.devices, "bridge": FAILED}}, "problem"),
     "tun": ({"devices": {**GOOD.devices, "tun": FAILED}}, "problem"),
-    "netem": ({"devices": {**GOOD.devices, "netem": FAILED}}, "note"),
+    **{name: ({"devices": {**GOOD.devices, name: FAILED}}, "note") for name in facts.OPTIONAL},
     "mnexec": ({"programs": {**GOOD.programs, "mnexec": None}}, "problem"),
     "prometheus": ({"programs": {**GOOD.programs, "prometheus": None}}, "problem"),
     "wirefilter": ({"programs": {**GOOD.programs, "wirefilter": None}}, "note"),
@@ -87,8 +87,17 @@ def test_a_flaw_is_found_and_explained(subject: str, flaw: dict[str, object], le
     assert (finding.subject, finding.level) == (subject, level)
     assert finding.found
     assert finding.meaning
-    assert finding.mend or subject in ("netem", "pressure (PSI)")
+    assert finding.mend or subject == "pressure (PSI)"
     assert can_run(findings) == (level != "problem")
+
+
+def test_without_java_a_run_is_possible() -> None:
+    (finding,) = [
+        finding for finding in probes.examine(msgspec.structs.replace(GOOD, java_major=None)) if finding.level != "ok"
+    ]
+    assert (finding.subject, finding.level) == ("java", "note")
+    assert "one process computes the tables" in finding.found
+    assert finding.mend
 
 
 def test_without_namespaces_nothing_is_said_of_devices_that_could_not_be_tried() -> None:

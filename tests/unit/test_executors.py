@@ -1,4 +1,4 @@
-"""Where kernels run: chosen by size, named by a master, and without Spark where that was chosen."""
+"""Where kernels run: on Spark if it has Java, where a master says, and without Spark where that was chosen."""
 
 import os
 import resource
@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from metrics.executors import HERE, HERE_BYTES, OPEN_FILES, choose, opened
+from harness.stages.analysis import remark_on_java
+from metrics.executors import HERE, OPEN_FILES, WITHOUT_JAVA, default_master, opened
 from metrics.executors.in_process import InProcess
 from metrics.pcap.listing import list_captures
 from metrics.pcap.tables import Reading
+from metrics.processors import usable_cores
 from metrics.tables import shares, wire
 from metrics.tables.shares import count_shares, write_shares
 from tests.fabricate import Fabrication
@@ -35,26 +37,51 @@ print(analyse(Path(sys.argv[1])).computed_by)
 """
 
 
-def test_small_runs_are_analysed_in_this_process_and_large_ones_on_spark() -> None:
-    assert choose(0, 4) == choose(HERE_BYTES, 4) == HERE
-    assert choose(HERE_BYTES + 1, 4) == "local[4]"
+def test_spark_on_all_cores_is_the_default_if_it_has_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch(0o755)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert default_master() == f"local[{usable_cores()}]"
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert default_master() == HERE, "Spark uses no other Java if JAVA_HOME is set"
+    monkeypatch.delenv("JAVA_HOME")
+    assert default_master() == f"local[{usable_cores()}]"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert default_master() == HERE
 
 
-@pytest.mark.parametrize(
-    ("master", "why"), [(None, "chosen for 3.0 MB of recordings"), ("here", "asked for by --master here")]
-)
-def test_an_executor_says_what_it_is_and_why(master: str | None, why: str) -> None:
-    with opened(master, 3_000_000) as executor:
+@pytest.mark.parametrize(("master", "why"), [(None, WITHOUT_JAVA), ("here", "asked for by --master here")])
+def test_an_executor_says_what_it_is_and_why(master: str | None, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with opened(master) as executor:
         assert isinstance(executor, InProcess)
         assert executor.description.startswith("in one process, ")
         assert executor.description.endswith(f"({why})")
+
+
+@pytest.mark.parametrize(("master", "home", "said"), [(None, "/nowhere", 1), ("here", "/nowhere", 0), (None, None, 0)])
+def test_a_user_without_java_is_told_so_in_one_line(
+    master: str | None,
+    home: str | None,
+    said: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch(0o755)
+    monkeypatch.setenv("JAVA_HOME", home or str(tmp_path))
+    remark_on_java(master)
+    assert capsys.readouterr().err.count("remark: there is no Java for Spark") == said
 
 
 def test_an_analysis_may_open_more_files_than_usual() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
     try:
-        with opened("here", 0):
+        with opened("here"):
             allowed, same = resource.getrlimit(resource.RLIMIT_NOFILE)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -90,6 +117,7 @@ class Counting:
     """An executor that runs nothing."""
 
     description = ""
+    master = HERE
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
@@ -112,7 +140,7 @@ def test_captures_are_read_by_all_workers(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr("metrics.pcap.tasks.PARTITION_BYTES", 1)
     executor = Counting(3)
     captures = list_captures(run_dir / "capture").captures
-    wire.stage_captures(executor, captures, Reading(("packets",)), {"packets": tmp_path / "packets"})
+    wire.write_packets(executor, captures, Reading(("packets",)), tmp_path / "packets")
     assert len(executor.items) == 3
 
 

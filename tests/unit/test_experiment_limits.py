@@ -11,6 +11,7 @@ import pytest
 from harness.cli import main
 from harness.experiment.form import Experiment
 from peer.protocols.registry import PROTOCOLS
+from tests.examples import long_unless
 
 GOOD = 'name = "x"\ntestbed = "simulated"\n[underlay]\nhosts = 3\n[random]\ndegree = 1\n'
 
@@ -166,7 +167,9 @@ NUMBERS = sorted(set(_numbers(msgspec.inspect.type_info(Experiment))))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["5e-324", "1e308", "-1e308", "9223372036854775807"])
+@pytest.mark.parametrize(
+    "number", long_unless({"5e-324", "-1e308"}, ["5e-324", "1e308", "-1e308", "9223372036854775807"])
+)
 def test_every_number_may_be_absurd(number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With each key alone: the check ends at once, without a warning, and refuses or accepts in one line."""
     file = tmp_path / "x.toml"

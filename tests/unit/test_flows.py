@@ -312,7 +312,7 @@ def test_other_files_of_hosts_are_refused(tmp_path: Path, text: str, problem: st
 def test_the_command_writes_tables_and_says_what_they_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "hosts.csv").write_text("address,host\n10.9.0.1,client\n10.9.0.2,server\n")
     folder = tmp_path / "tables"
-    argv = ["tables", str(GOLDEN / "alice"), str(GOLDEN / "bob" / "eth0.pcap.gz"), "--to", str(folder)]
+    argv = ["tables", str(GOLDEN / "alice"), str(GOLDEN / "bob" / "eth0.pcap.gz"), "--master=here", "--to", str(folder)]
     assert cli.main([*argv, "--hosts", str(tmp_path / "hosts.csv")]) == 0
     said = capsys.readouterr().out
     for line in (

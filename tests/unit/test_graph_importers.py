@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from harness.experiment.loader import decode_experiment
-from harness.planning.underlays import make_underlay
+from harness.planning.underlays import make_network, make_underlay
 from topologies.importers import IMPORTERS, Options
 from topologies.importers.graph_files import as_mbit, as_ms, name_routers
 from topologies.importers.imported import Imported
+from topologies.model import Underlay
+from topologies.network import Network
 from topologies.reading import InputError
 
 GRAPHML = """<graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -248,6 +250,19 @@ def test_an_experiment_runs_on_a_graph(tmp_path: Path) -> None:
     assert [host.site for host in made.underlay.hosts] == ["Here", "There", "Beyond"] * 2
     assert made.underlay.delay_ms[0, 3] == 2.0  # twice the access delay
     assert made.underlay.delay_ms[0, 4] == made.underlay.delay_ms[0, 1]
+
+
+def test_links_of_a_graph_get_the_rate_and_the_queue_of_the_experiment(tmp_path: Path) -> None:
+    (tmp_path / "toy.graphml").write_text(graphml(PLACES, [("0", "1"), ("1", "2")]))
+    underlay = {"kind": "graphml", "path": "toy.graphml", "link_rate_mbit": 10, "link_queue_ms": 50}
+    experiment = decode_experiment({"name": "x", "protocol": "random", "underlay": underlay})
+    made = make_underlay(experiment, tmp_path).underlay
+    assert made.graph is not None
+    assert {(link.rate_mbit, link.queue_ms) for link in made.graph.links} == {(10, 50)}
+    network = Network.of(Underlay.from_json(b"".join(made.to_json())))
+    assert len(network.bottlenecks) == 4
+    assert [len(network.stops(0, host)) for host in range(3)] == [0, 1, 2]
+    assert make_network(experiment, tmp_path).stops(0, 2) == network.stops(0, 2)
 
 
 @pytest.mark.data

@@ -130,6 +130,9 @@ def test_links_are_those_of_a_slow_loop(links: list[dict[str, Any]], kind: str, 
         ({"links": [{"nodes": 1, "up_mbit": 1, "direction": "to"}]}, "only jitter_ms and loss_ratio have a direction"),
         ({"links": [{"nodes": 1, "down_mbit": 1e-6}]}, "expected 0 or at least 0.001, got 1e-06"),
         ({"rate_mbit": 1, "queue_bytes": 9, "queue_ms": 5}, "queue_bytes: queue_ms is set, too"),
+        ({"link_rate_mbit": 2}, 'link_rate_mbit: kind = "uniform" has no graph of links'),
+        ({"link_queue_ms": 2}, 'link_queue_ms: kind = "uniform" has no graph of links'),
+        ({"link_rate_mbit": 1e-6}, "link_rate_mbit: expected 0 or at least 0.001, got 1e-06"),
         ({"queue_bytes": 9}, "queue_bytes: expected an access link with a rate"),
         ({"rate_mbit": 0.001, "queue_bytes": 10_000}, "at most 60000 ms at the rate of the link, got 80000 ms"),
         ({"links": [{"nodes": "fast", "up_mbit": 1}]}, r"links\[0\].nodes: no group.*'fast'"),
@@ -166,7 +169,7 @@ def test_a_plan_says_how_many_hosts_and_pairs_each_entry_concerns() -> None:
 
 
 def test_a_plan_has_the_keys_of_links_only_if_they_are_set() -> None:
-    assert "links" not in resolve(experiment_with({}))["underlay"]
+    assert not {"links", "link_rate_mbit", "link_queue_ms"} & resolve(experiment_with({}))["underlay"].keys()
     asked = {"down_mbit": 0.0, "rate_mbit": 2.0, "links": [{"nodes": "slow", "up_mbit": 1.0}]}
     experiment = experiment_with(asked, groups={"slow": {"number": 2}})
     resolved = resolve(experiment)

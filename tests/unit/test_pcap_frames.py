@@ -15,6 +15,7 @@ from metrics.pcap.schemas import TRACED
 from metrics.pcap.tables import Reading, read_tables
 from peer import wire
 from peer.core.frames import Data
+from tests.examples import long_unless
 from tests.reference_receiver import Receiver
 from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, SYN, Packet, pcapng, random_frames, transmit
 from tests.synthetic_capture import Path as NetworkPath
@@ -108,7 +109,7 @@ def write_traced(path: Path, frames: dict[str, Frames]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", long_unless(range(10), range(40)))
 def test_frames_from_payload_equal_the_reference_receiver(tmp_path: Path, seed: int) -> None:
     path = NetworkPath(loss=0.15, overlap=0.2, reorder=0.3, abandon=0.1 if seed % 2 else 0.0)
     packets, frames, isns = exchange(seed, path)
@@ -119,7 +120,7 @@ def test_frames_from_payload_equal_the_reference_receiver(tmp_path: Path, seed: 
     assert measured(file) == wanted
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", long_unless(range(10), range(40)))
 def test_frames_from_traced_offsets_in_header_only_captures_equal_the_reference_receiver(
     tmp_path: Path, seed: int
 ) -> None:

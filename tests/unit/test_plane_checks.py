@@ -11,7 +11,7 @@ from metrics.checks.evidence import Emulation
 from metrics.checks.plane import RULES
 from metrics.checks.rule import Absent
 from metrics.dataplane import spans
-from metrics.rundir import NOT_APPLICABLE, PASSED, Check, Phase
+from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, Phase
 from metrics.stalls import Stalls, is_the_hosts, merge
 
 MS = 1_000_000
@@ -45,7 +45,9 @@ def lines(change: Callable[[list[dict[str, Any]]], None] | None = None) -> list[
     return made
 
 
-def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None) -> dict[str, Check]:
+def checks(
+    made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None, unmeasured: Absent | None = None
+) -> dict[str, Check]:
     emulation = Emulation(
         hosts=2,
         sweeps=None,
@@ -57,6 +59,7 @@ def checks(made: list[dict[str, Any]], host: list[tuple[int, int]] | None = None
         workload=WORKLOAD,
         stalls=Stalls(merge(np.array(host or [], np.int64).reshape(-1, 2)), np.empty((0, 2), np.int64)),
         lateness_p99_ms=LIMIT_MS,
+        unmeasured=unmeasured,
     )
     evidence = SimpleNamespace(emulation=emulation, changes=Absent("no faults were asked for"))
     found = [rule.check(evidence) for rule in RULES]
@@ -265,3 +268,18 @@ def test_no_stall_explains_a_busy_plane() -> None:
     check = checks(lines(busy), [(ZERO_NS, ZERO_NS + 4 * SECOND)])["plane_busy"]
     assert check.failed
     assert not is_the_hosts(check)
+
+
+@pytest.mark.parametrize(("due", "outcome"), [(False, NOT_APPLICABLE), (True, NOT_JUDGED)])
+def test_a_plane_that_does_not_record_its_lateness_is_not_judged_by_it(due: bool, outcome: str) -> None:
+    """What it does record is judged: its frames, drops and lines."""
+    bare = ("at_ns", "frames_in", "frames_out", "bytes_in", "bytes_out", "drops")
+    made = [{name: line[name] for name in bare if name in line} for line in lines()]
+    assert failed(checks(made)) == {"plane_lateness", "plane_intake"}
+    reason = "the kernel does not say"
+    found = checks(made, unmeasured=Absent(reason, due=due))
+    assert failed(found) == set()
+    silent = {name for name, check in found.items() if (check.outcome, check.detail) == (outcome, reason)}
+    assert silent == {"plane_lateness", "plane_intake", "plane_stalls", "plane_busy"}
+    made[2]["drops"] = {"overload": 1}
+    assert failed(checks(made, unmeasured=Absent(""))) == {"plane_drops"}

@@ -38,6 +38,7 @@ OTHER: dict[str, Any] = {
     "underlay.links.queue_bytes": [{"nodes": [0], "queue_bytes": 3000}],
     "underlay.loss_ratio": 0.5,
     "supervision": "continue",
+    "plane": "auto",
 }
 """Values that are not the default, of keys that are neither numbers nor switches."""
 

@@ -1,7 +1,8 @@
 """Runs that stalls of the host spoiled are repeated, and no others."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from harness import cli
 from harness.commands import run as command
 from harness.errors import ExperimentError
+from harness.stages.prepared import Prepared
 from harness.stages.repetition import is_spoiled_by_host
 from metrics.rundir import Attempt, Check, RunDir, Summary
 from metrics.rundir.files import ATTEMPT_FILE
@@ -68,15 +70,16 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
     (tmp_path / "tiny.toml").write_text(EXPERIMENT)
     monkeypatch.chdir(tmp_path)
 
-    def stage(_: str, run_dir: Path) -> int:
+    def stage(_: str, run_dir: Path, *__: object) -> int:
         made.append(run_dir)
         return 0
 
-    def analyse(run_dir: Path, *_: object) -> Summary:
-        return summary(*outcomes.pop(0), attempt=RunDir(run_dir).attempt)
+    @contextmanager
+    def prepared(run_dir: Path, *_: object) -> Iterator[Prepared]:
+        yield Prepared(lambda: summary(*outcomes.pop(0), attempt=RunDir(run_dir).attempt))
 
     monkeypatch.setattr(command, "perform_stage", stage)
-    monkeypatch.setattr(command, "analyse", analyse)
+    monkeypatch.setattr(command, "prepared", prepared)
     monkeypatch.setattr(RunDir, "manifest", SimpleNamespace(machine=""))
 
     def make_plan(experiment: Any, *_: object, **__: object) -> Any:

@@ -15,6 +15,7 @@ from metrics.report.figures.world import draw_world
 from metrics.report.run import Run
 from metrics.totals import Totals
 from tests.fabricated_totals import make_totals
+from tests.grouped_tables import grouped
 
 SECOND = 1_000_000_000
 ZERO_NS = 100 * SECOND
@@ -35,6 +36,7 @@ class Shown(Run):
     scrape_interval_s = 2.0
     dilation = 2.0
     is_asked_for = True
+    grouped = grouped
 
     def hides(self, *_: str) -> bool:
         return False

@@ -31,9 +31,10 @@ from metrics.report.figures.registry import CHAPTERS, FIGURES
 from metrics.report.figures.world import draw_world
 from metrics.report.svg import palette_css, to_element, to_svg
 from metrics.totals import Totals
-from tests.examples import examples
+from tests.examples import examples, long_unless
 from tests.fabricated_totals import make_totals
 from tests.figure_layout import faults
+from tests.grouped_tables import grouped
 
 SECOND = 1_000_000_000
 ZERO_NS = 50 * SECOND
@@ -143,6 +144,7 @@ class Large:
         return self._tables.get(name)
 
     honest = last = table
+    grouped = grouped
 
     @property
     def totals(self) -> Totals:
@@ -184,9 +186,7 @@ USUAL = {"small", "large"}
 """The sizes that are drawn in every run of the tests: there is hardly anything on an axis, or more than has room."""
 
 
-@pytest.fixture(
-    scope="module", params=[pytest.param(size, marks=() if size in USUAL else pytest.mark.long) for size in SIZES]
-)
+@pytest.fixture(scope="module", params=long_unless(USUAL, SIZES))
 def drawings(request: pytest.FixtureRequest) -> dict[str, Drawing]:
     run: Any = Large(*SIZES[request.param])
     return {figure.name: drawing for figure in FIGURES if (drawing := figure.draw(run)) is not None}

@@ -9,6 +9,7 @@ from harness.studies.figures import draw_figure
 from harness.studies.loader import load_study
 from harness.studies.record import read_record
 from metrics.report.canvas import plain_axes
+from tests.examples import long_unless
 from tests.figure_layout import covered_curves, faults
 
 ROOT = Path(__file__).parents[2]
@@ -20,10 +21,7 @@ WITHIN = "a legend is over axes"
 """Legends of studies stand within the axes, where there is room."""
 
 
-@pytest.mark.parametrize(
-    "record",
-    [pytest.param(record, id=record.stem, marks=() if record in USUAL else pytest.mark.long) for record in RECORDS],
-)
+@pytest.mark.parametrize("record", long_unless(USUAL, RECORDS), ids=lambda record: record.stem)
 def test_nothing_is_over_anything_else(record: Path) -> None:
     study = load_study(ROOT / "playbooks" / "studies" / f"{record.stem}.toml")
     results = read_record(record, study).results

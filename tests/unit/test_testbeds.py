@@ -23,7 +23,8 @@ from harness.machine.capacity import Capacity
 from harness.planes.description import Description as PlaneDescription
 from harness.planes.description import PlaneAbility
 from harness.planes.plane import CaptureCounts, Capturing, Plane, PlaneMaker, Port
-from harness.planes.registry import PLANES
+from harness.planes.registry import AUTO, PLANES
+from harness.planes.registry import DEFAULT as DEFAULT_PLANE
 from harness.planning import make_plan, prediction, write_plan
 from harness.stages import execution
 from harness.testbeds import base, emulated
@@ -62,7 +63,8 @@ def test_a_description_is_registered_under_its_name() -> None:
     for registry in (TESTBEDS, PLANES):
         assert all(name == description.name for name, description in registry.items())
     assert DEFAULT in TESTBEDS
-    assert {testbed.plane for testbed in TESTBEDS.values()} - {None} == set(PLANES)
+    assert {testbed.plane for testbed in TESTBEDS.values()} - {None} == {DEFAULT_PLANE}
+    assert DEFAULT_PLANE in PLANES and AUTO not in PLANES
 
 
 def test_abilities_have_a_meaning_and_a_reason() -> None:
@@ -275,7 +277,7 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     toys.plane = ToyPlane  # type: ignore[attr-defined]
     plane = PlaneDescription(name="toy", can=frozenset({"shape"}), needs=(), make=f"{TOYS}:plane")
     other = emulated.describe("other", "a toy", plane)
-    assert other.can == TESTBEDS["emulated"].can - {"queue", "capture", "faults"}
+    assert other.can == TESTBEDS["emulated"].can - {"jitter", "rate", "queue", "capture", "faults"}
     monkeypatch.setitem(PLANES, "toy", plane)
     monkeypatch.setitem(TESTBEDS, "other", other)
     monkeypatch.setattr(emulated_testbed, "make_keep_awake", lambda: None)

@@ -27,7 +27,8 @@ from metrics.rundir import (
     Scope,
 )
 from metrics.summary import find_scope, judge
-from metrics.tables.evidence import pairs_in_time, read_emulation, read_lags
+from metrics.tables.evidence import pairs_in_time, read_emulation
+from metrics.tables.scheduled import read_lags
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.traces import TraceState
 from tests.fabricate import SECOND, ZERO_NS, Fabrication

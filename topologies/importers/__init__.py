@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
@@ -33,11 +33,13 @@ class Options(Struct, frozen=True):
         times: whether times are round trips or one way.
         directed: whether a row is about one direction, not about both.
         missing: what becomes of pairs without a time.
+        topo: which topology of a Python file is meant, and its arguments, as for ``mn --topo``.
     """
 
     times: Times | None = None
     directed: bool | None = None
     missing: Missing = "refuse"
+    topo: str | None = None
 
 
 class Importer(Struct, frozen=True):
@@ -46,16 +48,18 @@ class Importer(Struct, frozen=True):
     Attributes:
         name: ``[underlay] kind``, and the form's name in ``trellis import``.
         help: what it is, for the command line.
-        path: whether the data ship with Trellis, can be below ``$TRELLIS_DATA``, or have to be named.
+        path: whether the data ship with Trellis, can be below ``$TRELLIS_DATA``, have to be named, or are made by a
+            Python file that the option ``topo`` names.
         options: the options that it takes.
-        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links.
+        carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links, a
+            ``graph`` of routers and links.
         writes: whether Trellis writes the form, too.
         module: the module that reads and writes it; empty = the one of its name in this package.
     """
 
     name: str
     help: str
-    path: Literal["shipped", "data", "named"] = "named"
+    path: Literal["shipped", "data", "named", "code"] = "named"
     options: frozenset[str] = frozenset()
     carries: frozenset[str] = frozenset()
     writes: bool = False
@@ -65,7 +69,7 @@ class Importer(Struct, frozen=True):
         """Read data.
 
         Args:
-            path: the file or folder; None if the data ship with Trellis.
+            path: the file or folder; None if the data ship with Trellis or with a package.
             options: those of ``self.options`` count.
 
         Raises:
@@ -89,6 +93,7 @@ class Importer(Struct, frozen=True):
 
 _ALL = frozenset({"times", "directed", "missing"})
 _BOTH = frozenset({"jitter", "loss"})
+_GRAPH = frozenset({"graph"})
 
 IMPORTERS: dict[str, Importer] = {
     importer.name: importer
@@ -109,14 +114,50 @@ IMPORTERS: dict[str, Importer] = {
             options=frozenset({"missing"}),
             carries=frozenset({"rates"}),
         ),
-        Importer("graphml", "routers and links in GraphML, as in the Topology Zoo", options=frozenset({"missing"})),
+        Importer(
+            "graphml",
+            "routers and links in GraphML, as in the Topology Zoo",
+            options=frozenset({"missing"}),
+            carries=_GRAPH,
+        ),
         Importer(
             "gml",
             "routers and links in GML, as in Shadow's experiments",
             options=frozenset({"missing"}),
-            carries=_BOTH | {"rates"},
+            carries=_BOTH | {"rates"} | _GRAPH,
         ),
-        Importer("rocketfuel", "routers and links with latencies by Rocketfuel", options=frozenset({"missing"})),
+        Importer(
+            "rocketfuel",
+            "routers and links with latencies by Rocketfuel",
+            options=frozenset({"missing"}),
+            carries=_GRAPH,
+        ),
+        Importer(
+            "mininet",
+            "a Topo class of Mininet from a Python file, which is run",
+            path="code",
+            options=frozenset({"missing", "topo"}),
+            carries=_BOTH | _GRAPH,
+        ),
+        Importer("miniedit", "a file of MiniEdit", options=frozenset({"missing"}), carries=_BOTH | _GRAPH),
     )
 }
 """Those of Trellis; ``topologies.kinds`` has all."""
+
+
+class TopoReference(NamedTuple):
+    """What ``[underlay] topo`` names.
+
+    Attributes:
+        file: the Python file; None = the topology is one of Mininet's own.
+        call: the topology's name and arguments.
+    """
+
+    file: str | None
+    call: str
+
+    @classmethod
+    def parse(cls, text: str) -> TopoReference:
+        """Return what a text such as ``mytopo.py:MyTopo,3`` or ``tree,2,3`` names."""
+        file, separator, call = text.rpartition(".py:")
+        return cls(f"{file}.py", call) if separator else cls(None, text)

@@ -11,8 +11,7 @@ import math
 import re
 import tempfile
 import warnings
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -21,14 +20,10 @@ import igraph
 import numpy as np
 from msgspec.structs import replace
 
-from topologies.generated import plain_underlay
-from topologies.graph_paths import ask_paths, largest_connected
+from topologies.graph_paths import ask_paths, graph_underlay, largest_connected
 from topologies.importers import Options
 from topologies.importers.imported import Imported
-from topologies.limits import LARGEST_DELAY_MS
-from topologies.link_graph import MOST_ROUTERS, GraphLink, LinkGraph, keep_routers
-from topologies.model import Host, Underlay
-from topologies.network import AskedOfPairs
+from topologies.link_graph import MOST_ROUTERS, GraphLink, LinkGraph, Paths, describe_graph, keep_routers
 from topologies.provenance import Provenance
 from topologies.reading import InputError
 
@@ -85,12 +80,12 @@ def _said(error: Exception) -> str:
 
 def as_ms(value: object) -> float | None:
     """Return a time such as ``10 ms`` in ms; None if it is none."""
-    return _in_units(value, _TIMES_MS)
+    return in_units(value, _TIMES_MS)
 
 
 def as_mbit(value: object) -> float | None:
     """Return a rate such as ``100 Mbit`` in Mbit/s; None if it is none."""
-    return _in_units(value, _RATES_MBIT)
+    return in_units(value, _RATES_MBIT)
 
 
 def given(value: object) -> object:
@@ -108,7 +103,13 @@ def as_text(value: object) -> str:
     return " ".join(value.split())[:200] if isinstance(value, str) else ""
 
 
-def _in_units(value: object, units: dict[str, float]) -> float | None:
+def in_units(value: object, units: Mapping[str, float]) -> float | None:
+    """Return a number with a unit, such as ``10 ms``; None if the value is none.
+
+    Args:
+        value: an attribute.
+        units: the units that it may have, and by what each multiplies.
+    """
     found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if found is None or found[2] not in units:
         return None
@@ -155,8 +156,9 @@ def imported_graph(
     *,
     regions: Sequence[str],
     rate_mbit: np.ndarray | None = None,
+    sites: Sequence[int] | None = None,
 ) -> Imported:
-    """Return the latencies between hosts, one at each router of a graph.
+    """Return the latencies between hosts, one at each site of a graph.
 
     Args:
         kind: the underlay's kind.
@@ -164,58 +166,44 @@ def imported_graph(
         graph: its routers and links.
         options: ``missing`` is used.
         provenance: its notes get what is assumed here.
-        regions: of every router.
-        rate_mbit: (2, n) rates of the access links of hosts at each router; None = unlimited.
+        regions: of every site.
+        rate_mbit: (2, n) rates of the access links of hosts at each site; None = unlimited.
+        sites: the routers that have hosts, in ascending order; None = all.
 
     Raises:
-        InputError: there are fewer than two routers or no path between some, or a path is too long.
+        InputError: there are fewer than two sites or no path between some, or a path is too long.
     """
-    asked, kept = ask_paths(graph), list(range(len(graph.routers)))
-    notes = [_describe(graph)]
+    notes = [f"graph: {describe_graph(graph)}"]
+    if sites is None:
+        sites = range(len(graph.routers))
+    asked, kept = ask_paths(graph, sites), list(range(len(sites)))
     if not np.isfinite(asked.delay_ms).all():
         kept = largest_connected(asked.delay_ms)
         if options.missing != "drop":
-            raise InputError(str(path), _disconnected(graph, kept))
-        notes.append(f"dropped: {len(graph.routers) - len(kept)} routers outside the largest connected part")
-        graph = keep_routers(graph, kept)
-        asked = ask_paths(graph)
+            raise InputError(str(path), _disconnected([graph.routers[site].name for site in sites], kept))
+        notes.append(f"dropped: {len(sites) - len(kept)} routers outside the largest connected part")
+        graph, sites = _keep_part(graph, sites, kept)
+        asked = ask_paths(graph, sites)
     if len(kept) < 2:
-        raise InputError(str(path), f"expected at least two routers with a link between them, got {len(graph.routers)}")
-    if asked.delay_ms.max() > LARGEST_DELAY_MS:
-        raise InputError(str(path), f"expected paths of at most {LARGEST_DELAY_MS:,} ms, got {asked.delay_ms.max():g}")
-    underlay = _underlay(kind, graph, asked)
+        problem = f"expected at least two routers with hosts and a path between them, got {len(kept)}"
+        raise InputError(str(path), problem)
+    underlay = graph_underlay(kind, str(path), graph, sites, asked)
     if rate_mbit is not None:
         underlay = replace(underlay, rate_mbit=rate_mbit[:, kept])
     provenance = replace(provenance, notes=(*provenance.notes, *notes))
-    return Imported(underlay, tuple(regions[router] for router in kept), provenance)
+    return Imported(underlay, tuple(regions[site] for site in kept), provenance)
 
 
-def _underlay(kind: str, graph: LinkGraph, asked: AskedOfPairs) -> Underlay:
-    hosts = tuple(
-        Host(
-            name=router.name,
-            site=router.name,
-            country=router.country,
-            latitude=router.latitude,
-            longitude=router.longitude,
-        )
-        for router in graph.routers
-    )
-    underlay = plain_underlay(kind, hosts, asked.delay_ms)
-    routers = tuple(range(len(hosts)))
-    return replace(underlay, jitter_ms=asked.jitter_ms, loss_ratio=asked.loss_ratio, graph=graph, routers=routers)
+def _keep_part(graph: LinkGraph, sites: Sequence[int], kept: Sequence[int]) -> tuple[LinkGraph, list[int]]:
+    """Return the part of a graph with some of its sites and the routers that they reach, and the new sites."""
+    inside = {sites[row] for row in kept}
+    reached = inside | (set(Paths(graph).tree(sites[kept[0]]).order) - set(sites))
+    routers = [router for router in range(len(graph.routers)) if router in reached]
+    return keep_routers(graph, routers), [number for number, router in enumerate(routers) if router in inside]
 
 
-def _describe(graph: LinkGraph) -> str:
-    pairs = Counter((link.source, link.destination) for link in graph.links)
-    parallel = len(graph.links) - len(pairs)
-    by = "cost" if any(link.cost is not None for link in graph.links) else "delay"
-    text = f"graph: {len(graph.routers)} routers, {len(graph.links)} links (each direction counts), paths by {by}"
-    return f"{text}; {parallel} links are parallel to others, and paths take the cheapest" if parallel else text
-
-
-def _disconnected(graph: LinkGraph, kept: Sequence[int]) -> str:
-    size, inside = len(graph.routers), set(kept)
-    first = next(router.name for number, router in enumerate(graph.routers) if number not in inside)
-    text = f"{size - len(kept)} of {size} routers, such as {first}, do not reach the others in both directions"
-    return f'{text}; set missing = "drop"'
+def _disconnected(names: Sequence[str], kept: Sequence[int]) -> str:
+    inside = set(kept)
+    first = next(name for row, name in enumerate(names) if row not in inside)
+    text = f"{len(names) - len(kept)} of {len(names)} routers, such as {first}, do not reach the others in both"
+    return f'{text} directions; set missing = "drop"'

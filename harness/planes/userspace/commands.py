@@ -12,6 +12,8 @@ from msgspec import Struct
 from harness.machine.child import unwrap, wrap
 from harness.planes.plane import AccessChange, Counters, FinalCounters, PairChange, Port
 from harness.planes.userspace.faults import Fault
+from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
+from topologies.link_graph import LinkGraph
 from topologies.model import between
 from topologies.network import AskedOfPairs, Network
 
@@ -94,6 +96,7 @@ class Reply(Struct, frozen=True):
 encode = msgspec.json.encode
 decode_command = msgspec.json.Decoder(Command).decode
 decode_reply = msgspec.json.Decoder(Reply).decode
+_decode_graph = msgspec.json.Decoder(tuple[LinkGraph, tuple[int, ...]]).decode
 
 
 def wrap_network(network: Network) -> int:
@@ -101,6 +104,8 @@ def wrap_network(network: Network) -> int:
     names = ("size", "rate_mbit", "queue_ms", "jitter_correlation_ms")
     arrays = {name: np.array(getattr(network, name)) for name in names}
     arrays |= {name: matrix for name, matrix in network.asked_of_pairs()._asdict().items() if matrix.any()}
+    if found := network.bottlenecks:
+        arrays["bottlenecks"] = np.frombuffer(encode((found.graph, found.routers)), np.uint8)
     content = io.BytesIO()
     np.savez(content, allow_pickle=False, **arrays)
     return wrap(content.getbuffer())
@@ -110,9 +115,13 @@ def unwrap_network(descriptor: int) -> Network:
     """Read a network from such a descriptor, and close it."""
     with np.load(io.BytesIO(unwrap(descriptor))) as found:
         zeros = between(int(found["size"]), 0.0)
+        bottlenecks = NO_BOTTLENECKS
+        if "bottlenecks" in found:
+            bottlenecks = Bottlenecks(*_decode_graph(found["bottlenecks"].tobytes()))
         return Network.of_pairs(
             AskedOfPairs(*(found.get(name, zeros) for name in AskedOfPairs._fields)),
             rate_mbit=found["rate_mbit"].tolist(),
             queue_ms=found["queue_ms"].tolist(),
             jitter_correlation_ms=float(found["jitter_correlation_ms"]),
+            bottlenecks=bottlenecks,
         )

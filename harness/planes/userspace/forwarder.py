@@ -13,6 +13,7 @@ from harness.planes.userspace.capture import CaptureRecorder
 from harness.planes.userspace.intake import Burst, Intake
 from harness.planes.userspace.lateness import BUCKETS, bucket
 from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
+from harness.planes.userspace.trips import Part
 from topologies.timeline import Reach
 
 FRAME_BYTES = 65_535
@@ -29,8 +30,10 @@ MAX_IN_FLIGHT = 1 << 18
 LATE_NS = 500_000
 """Default limit: each frame that is later than this is recorded."""
 
-Entry = tuple[int, int, Pair, bytes, bool]
-"""Due time, ordinal (equal times keep their order), pair, frame, and whether it has passed the destination's link."""
+Entry = tuple[int, int, Pair | Part, bytes, bool]
+"""Due time, ordinal (equal times keep their order), pair, frame, and whether it has passed the destination's link.
+
+A frame on a path with bottlenecks has the part of the path that it passes, instead of the pair."""
 
 
 class Forwarder:
@@ -123,6 +126,9 @@ class Forwarder:
             link.up_free_ns = now_ns
         delay_ns: int | None = pair.delay_ns
         if pair.uneven:
+            if pair.first is not None:
+                self._enter(pair.first, now_ns, frame)
+                return None
             delay_ns = pair.draw_delay_ns(self.network.draws, now_ns)
         if delay_ns is None:
             self.drops["loss"] += 1
@@ -139,6 +145,15 @@ class Forwarder:
         heappush(held, (due_ns, self._ordinal, pair, frame, False))
         return None
 
+    def _enter(self, part: Part, now_ns: int, frame: bytes) -> None:
+        """Let a frame enter a part of a path with bottlenecks, or drop it."""
+        passed_ns, held = part.pass_ns(self.network.draws, now_ns), self._held
+        if passed_ns is None or len(held) >= MAX_IN_FLIGHT:
+            self.drops["loss" if passed_ns is None else "overload"] += 1
+            return
+        self._ordinal += 1
+        heappush(held, (passed_ns, self._ordinal, part, frame, False))
+
     def let_out(self) -> None:
         held, clock, write, histogram, recorder = self._held, self._clock, self._write, self.histogram, self.recorder
         late_ns, late, first_due_ns, last_ns = self._late_ns, 0, 0, 0
@@ -148,8 +163,8 @@ class Forwarder:
                 break
             due_ns, _, pair, frame, at_exit = heappop(held)
             link = pair.destination
-            if link.limited and not at_exit:
-                self._queue_down(due_ns, pair, frame)
+            if (link.limited or pair.ahead) and not at_exit:
+                self._queue(due_ns, pair, frame)
                 continue
             now_ns = clock()
             try:
@@ -174,7 +189,19 @@ class Forwarder:
             self.frames_late += late
             self.late.append((first_due_ns, last_ns, late))
 
-    def _queue_down(self, arrival_ns: int, pair: Pair, frame: bytes) -> None:
+    def _queue(self, arrival_ns: int, pair: Pair | Part, frame: bytes) -> None:
+        """Put a frame into the queue ahead at the time at which it was due there."""
+        if pair.ahead is None:
+            self._queue_down(arrival_ns, pair, frame)
+            return
+        queue, following = pair.ahead
+        left_ns = queue.send(arrival_ns, len(frame))
+        if left_ns is None:
+            self.drops["queue"] += 1
+        else:
+            self._enter(following, left_ns, frame)
+
+    def _queue_down(self, arrival_ns: int, pair: Pair | Part, frame: bytes) -> None:
         """Put a frame into the destination's access queue at the time at which it was due there."""
         link = pair.destination
         wait_ns = link.down_free_ns - arrival_ns
@@ -187,12 +214,12 @@ class Forwarder:
         heappush(self._held, (due_ns, self._ordinal, pair, frame, True))
 
     def reach_links(self, until_ns: int) -> None:
-        """Let the frames that are due at their destination's link until an instant meet it as it is now; write none."""
+        """Let the frames that are due at a queue until an instant meet it as it is now; write none."""
         held, passed = self._held, []
         while held and held[0][0] <= until_ns:
             due_ns, ordinal, pair, frame, at_exit = heappop(held)
-            if pair.destination.limited and not at_exit:
-                self._queue_down(due_ns, pair, frame)
+            if (pair.destination.limited or pair.ahead) and not at_exit:
+                self._queue(due_ns, pair, frame)
             else:
                 passed.append((due_ns, ordinal, pair, frame, True))
         for entry in passed:

@@ -20,6 +20,7 @@ from harness.planes.plane import (
     PairChange,
     PairsChange,
     Port,
+    check_ports,
 )
 from harness.planes.userspace import commands, gauges
 from harness.planes.userspace.capture import GROUP_HOSTS
@@ -98,9 +99,7 @@ class UserspacePlane:
 
     def attach(self, ports: Sequence[Port]) -> None:
         """Make every host's device, address it, bring it up, and start to forward."""
-        size = self._network.size
-        if [port.host for port in ports] != list(range(size)):
-            raise TestbedError("attach the hosts", f"expected one port for each of {size} hosts, in order")
+        check_ports(ports, self._network.size)
         command = commands.Attach(tuple(ports), self._seed, self._time_dilation, self._late_ns, self._fault)
         self._ask_with(commands.wrap_network(self._network), command)
 

@@ -7,16 +7,19 @@ without loss and jitter draws nothing, so its first frame need not compute where
 """
 
 import socket
+from collections.abc import Sequence
 from functools import reduce
+from typing import ClassVar
 
 import numpy as np
 
+from harness.planes.plane import BottleneckCounters
+from harness.planes.userspace.trips import MS_NS, Part, Queue, make_parts
+from topologies.bottlenecks import Stop
 from topologies.draws import TABLE_MASK, TABLE_SIZE, start_of_pair
 from topologies.jitter import Jitter, JitterProcess
 from topologies.network import Asked, Link, Network, ask_path
 from topologies.timeline import Reach, link_with
-
-MS_NS = 1_000_000
 
 UNLIMITED = Link()
 """A direction of an access link without rate."""
@@ -87,17 +90,24 @@ class Pair:
         dead_end: the cause for which every frame is dropped; None = frames pass.
         jitter: how its delay deviates from ``delay_ns``; None = it does not.
         last_due_ns: due time of the latest frame; no later frame is due earlier, even if the delay was changed.
-        uneven: whether the pair has loss or jitter.
+        uneven: whether the pair has loss, jitter or bottlenecks.
+        first: the first part of its path, if that has bottlenecks; None = frames take the delay at once.
+        passed_ns: when the latest frame has passed each part of that path, by its number.
+        ahead: nothing: a frame that is held with its pair, not with a part of a path, meets no bottleneck.
     """
+
+    ahead: ClassVar[None] = None
 
     __slots__ = (
         "cursor",
         "dead_end",
         "delay_ns",
         "destination",
+        "first",
         "jitter",
         "last_due_ns",
         "loss_ratio",
+        "passed_ns",
         "source",
         "stride",
         "uneven",
@@ -114,9 +124,11 @@ class Pair:
         self.loss_ratio = 0.0
         self.jitter: JitterProcess | None = None
         self.uneven = False
+        self.first: Part | None = None
+        self.passed_ns: dict[int, int] = {}
 
-    def set(self, asked: Asked, draws: Draws) -> None:
-        """Take what is asked of its packets.
+    def set(self, asked: Asked, draws: Draws, stops: Sequence[Stop], queues: Sequence[Queue]) -> None:
+        """Take what is asked of its packets, and the bottlenecks on its path.
 
         Where the draws begin depends only on the seed and on the pair: a pair that gets its loss or jitter late draws
         the same as one that had it from the start.
@@ -129,13 +141,18 @@ class Pair:
         self.dead_end = "cut" if asked.is_cut else None
         if asked.loss_ratio and not self.stride:
             self.cursor, self.stride, _ = start_of_pair(draws.seed, *ends)
+        if stops:
+            self.first, self.uneven = make_parts(self, stops, queues), True
+
+    def is_lost(self, draws: Draws, loss_ratio: float) -> bool:
+        """Draw whether its next frame is lost."""
+        self.cursor = cursor = (self.cursor + self.stride) & TABLE_MASK
+        return draws.uniform[cursor] < loss_ratio
 
     def draw_delay_ns(self, draws: Draws, at_ns: int) -> int | None:
         """Draw the delay (>= 0) of a frame that enters at an instant; None if it is lost."""
-        if self.loss_ratio:
-            self.cursor = cursor = (self.cursor + self.stride) & TABLE_MASK
-            if draws.uniform[cursor] < self.loss_ratio:
-                return None
+        if self.loss_ratio and self.is_lost(draws, self.loss_ratio):
+            return None
         return self.delay_ns if self.jitter is None else self.delay_ns + self.jitter.offset_ns(at_ns)
 
 
@@ -153,7 +170,13 @@ class Route(dict[bytes, Pair]):
 
 
 class EmulatedNetwork:
-    """All hosts' links, and the configuration of every pair."""
+    """All hosts' links, and the configuration of every pair.
+
+    Attributes:
+        links: the access links, by host.
+        draws: of loss and jitter.
+        queues: of the bottlenecks, by their number in the network.
+    """
 
     def __init__(self, network: Network, seed: int) -> None:
         """Start without hosts.
@@ -164,7 +187,9 @@ class EmulatedNetwork:
         """
         self.links: list[AccessLink] = []
         self.draws = Draws(seed, network.jitter_correlation_ms)
+        self.queues = [Queue(bottleneck) for bottleneck in network.bottlenecks.all]
         self._network = network
+        self._bottlenecks = network.bottlenecks
         self._own: dict[tuple[int, int], Link] = {}
         self._addresses: list[bytes] = []
         self._host_of: dict[bytes, int] = {}
@@ -187,6 +212,13 @@ class EmulatedNetwork:
         self._addresses.append(socket.inet_aton(address))
         self._host_of[self._addresses[-1]] = link.host
 
+    def bottleneck_counters(self) -> tuple[BottleneckCounters, ...]:
+        """Return what each bottleneck has carried so far."""
+        found = zip(self._bottlenecks.all, self.queues, strict=True)
+        return tuple(
+            BottleneckCounters(each.link, queue.frames, queue.frame_bytes, queue.drops) for each, queue in found
+        )
+
     def connect(self, source: int, address: bytes) -> Pair:
         """Return the pair for a destination missing in the source's route; unknown destinations are not kept."""
         destination = self._host_of.get(address)
@@ -195,7 +227,8 @@ class EmulatedNetwork:
         pair = self._earlier[source].pop(address, None)
         if pair is None:
             pair = Pair(self.links[source], self.links[destination])
-        pair.set(self._ask(source, destination), self.draws)
+        stops = self._bottlenecks.stops(source, destination)
+        pair.set(self._ask(source, destination), self.draws, stops, self.queues)
         self.links[source].route[address] = pair
         return pair
 
@@ -212,12 +245,18 @@ class EmulatedNetwork:
         return network.asked(source, destination)
 
     def set_pair(self, source: int, destination: int, link: Link) -> None:
-        """Let the packets of a pair cross one link, with this delay, jitter and loss, between the access links."""
+        """Let the packets of a pair cross one link, with this delay, jitter and loss, between the access links.
+
+        Bottlenecks on its path divide that delay as they divided its own.
+        """
         self._own[source, destination] = link
         self._forget(source, destination)
 
     def set_pairs(self, network: Network) -> None:
-        """Give all pairs the values of another network. Each is made again when its next frame comes."""
+        """Give all pairs the values of another network, with the same rates and queues.
+
+        Each is made again when its next frame comes.
+        """
         self._network = network
         self._own.clear()
         self._forget_all()

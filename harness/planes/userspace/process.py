@@ -260,7 +260,8 @@ class Plane:
         summary = {**lateness.summarise(forwarder.histogram), "max": forwarder.lateness_max_ns}
         overruns = sum(tun.read_overruns(descriptor, device) for descriptor, device in devices)
         applied_ns = tuple(self._upcoming.applied_ns)
-        return Reply(final=FinalCounters(forwarder.counters(), summary, overruns, self._realtime, applied_ns))
+        counted = (forwarder.counters(), summary, overruns, self._realtime, applied_ns)
+        return Reply(final=FinalCounters(*counted, forwarder.network.bottleneck_counters()))
 
     _handlers: ClassVar[dict[type, Callable[[Any, Any, list[int]], Reply | None]]] = {
         commands.Attach: _attach,

@@ -51,8 +51,12 @@ class EmulatedHost:
         return f"/proc/{self.shell.pid}/ns/net"
 
 
-def start(ctl_ips: Sequence[str]) -> list[EmulatedHost]:
+def start(ctl_ips: Sequence[str], names: Sequence[str] = ()) -> list[EmulatedHost]:
     """Make one host per control address; its number is the index. Runs inside a sandbox.
+
+    Args:
+        ctl_ips: the addresses.
+        names: of the hosts for Mininet; empty = ``h`` and the number.
 
     Raises:
         TestbedError: too many hosts, or a namespace or link could not be made.
@@ -66,7 +70,7 @@ def start(ctl_ips: Sequence[str]) -> list[EmulatedHost]:
     if _FORWARDING.exists():
         _FORWARDING.write_text("0", encoding="ascii")  # a new namespace has the value of the machine
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        shells = list(pool.map(_mininet_host, range(len(ctl_ips))))
+        shells = list(pool.map(_mininet_host, names or [f"h{number}" for number in range(len(ctl_ips))]))
     hosts = [
         EmulatedHost(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))
     ]
@@ -86,11 +90,11 @@ def processes(hosts: Sequence[EmulatedHost]) -> list[int]:
     return find_processes({host.shell.pid for host in hosts})
 
 
-def _mininet_host(number: int) -> MininetHost:
+def _mininet_host(name: str) -> MininetHost:
     try:
-        return MininetHost(f"h{number}")
+        return MininetHost(name)
     except (OSError, SystemExit) as error:
-        raise TestbedError(f"start Mininet host {number}", str(error)) from error
+        raise TestbedError(f"start Mininet host {name}", str(error)) from error
 
 
 def _sandbox_commands(hosts: Sequence[EmulatedHost]) -> list[str]:

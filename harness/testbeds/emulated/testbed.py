@@ -15,6 +15,7 @@ from harness.machine import sandbox
 from harness.machine.awake import make_keep_awake
 from harness.machine.pressure import PressureLog
 from harness.machine.watchdog import Watchdog
+from harness.planes.host_capture.handle import HostCaptures
 from harness.planes.plane import (
     CaptureCounts,
     Capturing,
@@ -30,13 +31,12 @@ from harness.planning.plan import PlannedRun
 from harness.testbeds.base import Findings, Moment, Setting
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
-from harness.testbeds.emulated.host_capture.handle import HostCaptures
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.pauser import Pauser
 from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.work_folder import remove_work_folder
-from harness.testbeds.registry import TESTBEDS
+from harness.testbeds.registry import find_testbed
 from metrics.host_captures import choose_hosts
 from metrics.processors import find_groups, read_throttling
 from metrics.rundir import AppliedChange, write_file
@@ -98,8 +98,8 @@ class EmulatedTestbed:
             self._pauser = Pauser(self._changes, shells, self._run_dir, self._clock.dilation)
 
     def _make_plane(self) -> Plane:
-        """Start the data plane that the run's testbed names."""
-        name = TESTBEDS[self._plan.experiment.testbed].plane
+        """Start the data plane that the experiment names."""
+        name = find_testbed(self._plan.experiment.testbed, self._plan.experiment.plane).plane
         assert name is not None, "every emulated testbed names a data plane"
         make: PlaneMaker = resolve_name(PLANES[name].make)
         late_ns = round(self._plan.experiment.verdict.lateness_p99_ms * 1e6)
@@ -289,6 +289,11 @@ def _plane_counters(final: FinalCounters) -> dict[str, int]:
         "plane_realtime": int(final.realtime),
         **{f"plane_drops_{cause}": frames for cause, frames in counters.drops.items()},
         **{f"plane_lateness_ns_{name}": value for name, value in final.lateness_ns.items()},
+        **{
+            f"plane_link_{each.link}_{name}": getattr(each, name)
+            for each in final.bottlenecks
+            for name in ("frames", "frame_bytes", "drops")
+        },
     }
 
 

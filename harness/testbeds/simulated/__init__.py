@@ -10,7 +10,7 @@ TESTBED = Description(
     name="simulated",
     text="the same nodes on virtual time, in one process and without root",
     can=frozenset(
-        {"shape", "dilate", "vanish", "faults", "pause", "simulate"}
+        {"shape", "jitter", "rate", "dilate", "vanish", "faults", "pause", "simulate"}
     ),  # virtual time is the same at any dilation
     cannot={
         "queue": "its access links drop nothing",

@@ -44,10 +44,9 @@ def link_sharing(run: Run) -> Drawing | None:
     and traced logical links over which data has been seen. The checks open
     connections and logical links hold the two together.
     """
-    sharing = run.honest("sharing")
-    if sharing is None or sharing.empty or run.hides("view_size_total", "degree"):
+    series = run.grouped("sharing", ["source", "at_ns"], "view_size_total", "degree", by="mean", honest=True)
+    if series is None or series.empty or run.hides("view_size_total", "degree"):
         return None
-    series = sharing.groupby(["source", "at_ns"])[["view_size_total", "degree"]].mean().reset_index()
     seconds = (series["at_ns"] - run.zero_ns) / 1e9
     canvas, axes = plain_axes()
     traced, wire, within = series["source"] == "trace", series["source"] == "wire", seconds <= run.duration_s

@@ -1,7 +1,8 @@
-"""The process that captures in hosts: ``python -m harness.testbeds.emulated.host_capture.process ORDER``.
+"""The process that captures in hosts: ``python -m harness.planes.host_capture.process ORDER``.
 
-It prints a line when it receives packets, and ends at the end of its standard input. In between it wakes a few times
-per second, moves the packets from the kernel's rings to the file, and gives way to everything else.
+It prints a line when it receives packets. At the end of its standard input it ends with a line that has its ``Tally``.
+In between it wakes a few times per second, moves the packets from the kernel's rings to the file, and gives way to
+everything else.
 """
 
 import os
@@ -16,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from harness.errors import TestbedError
-from harness.planes.pcapng import PacketForms, interface, section_header, statistics
-from harness.testbeds.emulated.host_capture.ring import RETIRE_MS, PacketRing
+from harness.planes.host_capture.ring import RETIRE_MS, PacketRing
+from harness.planes.pcapng import INBOUND, OUTBOUND, PacketForms, interface, section_header, statistics
 from peer.runtime.clock import Clock
 
 PERIOD_S = 0.1
@@ -49,6 +50,19 @@ class Order(Struct, frozen=True):
     time_dilation: float
 
 
+class Tally(Struct, frozen=True):
+    """What a finished capture holds.
+
+    Attributes:
+        outbound, inbound: records of packets that hosts sent and received.
+        dropped: packets that the kernel had no room for.
+    """
+
+    outbound: int
+    inbound: int
+    dropped: int
+
+
 class HostCapture:
     """The rings of all hosts, and the file that gets their packets.
 
@@ -65,6 +79,7 @@ class HostCapture:
         self._forms = PacketForms(order.snaplen_bytes)
         self._rings = {host: PacketRing(path, order.device, order.snaplen_bytes) for host, path in order.netns.items()}
         self._file = file
+        self._records = {OUTBOUND: 0, INBOUND: 0}
         file.write(section_header() + b"".join(interface(str(host), order.snaplen_bytes) for host in self._rings))
 
     def start(self) -> None:
@@ -80,13 +95,13 @@ class HostCapture:
     def drain(self) -> None:
         """Write the packets that the kernel has handed over."""
         for index, ring in enumerate(self._rings.values()):
-            blocks = [
-                self._forms.packet(index, direction, self._stamp(at_ns), beginning, length)
-                for direction, at_ns, beginning, length in ring.packets()
-            ]
+            blocks = []
+            for direction, at_ns, beginning, length in ring.packets():
+                self._records[direction] += 1
+                blocks.append(self._forms.packet(index, direction, self._stamp(at_ns), beginning, length))
             self._file.write(b"".join(blocks))
 
-    def finish(self) -> None:
+    def finish(self) -> Tally:
         """Stop receiving, and write the last packets and how many the kernel dropped.
 
         Raises:
@@ -105,6 +120,8 @@ class HostCapture:
         missing = sum(ring.outstanding for ring in self._rings.values())
         if missing:
             raise TestbedError("finish the captures in hosts", f"the kernel kept {missing} packets back")
+        dropped = sum(ring.dropped for ring in self._rings.values())
+        return Tally(self._records[OUTBOUND], self._records[INBOUND], dropped)
 
     def _stamp(self, at_ns: int) -> int:
         return self._clock.virtual_ns(at_ns - self._offset_ns) + self._offset_ns
@@ -122,7 +139,7 @@ def main() -> None:
             print("ready", flush=True)
             while not select.select([sys.stdin], [], [], PERIOD_S)[0]:
                 capture.drain()
-            capture.finish()
+            print(msgspec.json.encode(capture.finish()).decode(), flush=True)
     except (TestbedError, OSError) as error:
         sys.exit(str(error))
 

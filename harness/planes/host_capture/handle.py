@@ -1,4 +1,4 @@
-"""Starts and stops the process that captures in sampled hosts."""
+"""Starts and stops a process that captures in hosts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ import msgspec
 
 from harness.errors import TestbedError
 from harness.machine.child import Child
-from harness.testbeds.emulated.host_capture.process import Order
+from harness.planes.host_capture.process import Order, Tally
 from metrics.rundir.files import HOST_CAPTURE_FILE
 from peer.files import LOGS_FOLDER
 from peer.runtime.clock import UNDILATED, Clock
@@ -17,18 +17,33 @@ MOST_BYTES = 96
 
 
 class HostCaptures:
-    """The process, which exists during a capture, and its file in the run directory."""
+    """The process, which exists during a capture, and its file.
 
-    def __init__(self, netns: Mapping[int, str], run_dir: Path, device: str = "wan0", clock: Clock = UNDILATED) -> None:
+    Attributes:
+        path: the file.
+    """
+
+    def __init__(
+        self,
+        netns: Mapping[int, str],
+        run_dir: Path,
+        device: str = "wan0",
+        clock: Clock = UNDILATED,
+        file: str = HOST_CAPTURE_FILE,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
         """Start nothing yet.
 
         Args:
-            netns: the network namespaces of the sampled hosts, by number.
+            netns: the network namespaces of the hosts, by number.
             run_dir: gets the file.
             device: the device's name in each of them.
             clock: the clock of the run.
+            file: the file's path, relative to the run directory.
+            most_bytes: the most bytes that are kept of a packet.
         """
         self._netns, self._run_dir, self._device, self._clock = dict(netns), run_dir, device, clock
+        self.path, self._most_bytes = run_dir / file, most_bytes
         self._child: Child | None = None
 
     @property
@@ -40,7 +55,7 @@ class HostCaptures:
         """Start the process; return when it receives packets.
 
         Args:
-            snaplen_bytes: bytes kept of each packet, ``MOST_BYTES`` at most.
+            snaplen_bytes: bytes kept of each packet, if ``most_bytes`` allows as many.
             epoch_offset_ns: CLOCK_REALTIME - CLOCK_MONOTONIC.
 
         Raises:
@@ -48,10 +63,9 @@ class HostCaptures:
         """
         if not self._netns:
             return
-        path = self._run_dir / HOST_CAPTURE_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept_bytes = min(snaplen_bytes, MOST_BYTES)
-        order = Order(str(path), self._netns, self._device, kept_bytes, epoch_offset_ns, self._clock.dilation)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        kept_bytes = min(snaplen_bytes, self._most_bytes)
+        order = Order(str(self.path), self._netns, self._device, kept_bytes, epoch_offset_ns, self._clock.dilation)
         words = [msgspec.json.encode(order).decode()]
         log = self._run_dir / LOGS_FOLDER / "host-capture.log"
         child = Child("the capture in hosts", f"{__package__}.process", words, log, answers=True)
@@ -65,16 +79,18 @@ class HostCaptures:
         """Return the process and how it ended, if it ended early."""
         return self._child.lost() if self._child else {}
 
-    def stop(self) -> None:
-        """Stop the capture; return when the file is complete.
+    def stop(self) -> Tally:
+        """Stop the capture; return what it holds when the file is complete.
 
         Raises:
             TestbedError: the process did not end as expected.
         """
         if not self._child:
-            return
+            return Tally(0, 0, 0)
         child, self._child = self._child, None
         complaints = child.end()
+        told = "" if complaints else child.read_line()
         child.kill()
         if complaints:
             raise TestbedError("stop the capture in hosts", complaints[0])
+        return msgspec.json.decode(told, type=Tally)

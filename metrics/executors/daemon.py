@@ -1,0 +1,36 @@
+"""The process of Spark on this machine that forks a Python worker for each task at a time.
+
+It imports the kernels before it forks, so that no worker has to: that takes a second or more of each.
+
+PySpark's own daemon imports nothing, since a module might start threads, which do not survive a fork. The kernels start
+none when they are imported, and NumPy and pyarrow renew theirs in a forked process.
+"""
+
+import gc
+
+import pyspark.worker  # noqa: F401 - the forked processes run it
+from pyspark.daemon import manager
+
+from metrics import host_captures  # noqa: F401
+from metrics.tables import (  # noqa: F401 - the modules of the tasks, without those of the measures
+    accounts,
+    condensed,
+    counters,
+    deliveries,
+    epochs,
+    faults,
+    fidelity,
+    hop_evidence,
+    link_tasks,
+    message_evidence,
+    overhead,
+    published,
+    reported_copies,
+    staging,
+    transit_evidence,
+    underlay_links,
+)
+
+if __name__ == "__main__":
+    gc.freeze()  # what is there stays: a collection in a worker neither looks at it nor copies its pages
+    manager()

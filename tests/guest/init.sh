@@ -1,0 +1,28 @@
+#!/bin/bash
+# Runs the order of the guest: unpacks the archive on the second disk, runs its order.sh in the checkout, and writes an
+# archive of the folder results to the third disk. Then it switches the guest off.
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mkdir -p /dev/pts /dev/shm
+mount -t devpts pts /dev/pts
+for folder in /dev/shm /run /tmp; do
+    mount -t tmpfs tmpfs "$folder"
+done
+mount -t cgroup2 cgroup /sys/fs/cgroup
+ln -sfn /proc/self/fd /dev/fd
+ip link set lo up
+modprobe tun
+ulimit -n 65536
+# QEMU's clock for the guest jumps ahead while the guest waits for a disk. So read everything before the order begins.
+find / -xdev -type f -not -path '*/modules/*/drivers/*' -print0 | xargs -0 cat >/dev/null
+mkdir -p /work/results
+tar -x -f /dev/vdb -C /work
+export PYTHONPATH=/work/checkout:/opt/python PYTHONDONTWRITEBYTECODE=1 TRELLIS_GUEST=1 TRELLIS_RESULTS=/work/results
+cd /work/checkout || exit 1
+bash /work/order.sh >/work/results/output 2>&1
+echo $? >/work/results/status
+tar -c -C /work results >/dev/vdc
+sync
+echo o >/proc/sysrq-trigger
+sleep 60
