@@ -8,7 +8,8 @@ network device.
 
 QEMU counts instructions (``-icount``): the guest's clock advances by 1 ns per instruction, and jumps to the next timer
 while the guest sleeps. So the guest has time of its own: however busy the machine is, nothing in the guest is late
-because of it, and the same order takes about the same time by the guest's clock.
+because of it. The clock jumps, too, while the guest waits for its disks, so a program may seem to take minutes to load;
+measure only what runs in memory.
 
 Source: QEMU, docs/devel/tcg-icount.rst.
 """

@@ -62,16 +62,15 @@ def _lacks(experiment: Experiment, underlay: Underlay, here: bool) -> Iterator[t
 
 def _unshaped(experiment: Experiment, underlay: Underlay) -> Iterator[tuple[str, str]]:
     """Yield what the network has, by keys or by its data, and the plane cannot do."""
-    asked: tuple[tuple[PlaneAbility, str, bool], ...] = (
-        ("jitter", "$.underlay.jitter", bool(underlay.jitter_ms.any())),
-        ("rate", "$.underlay.rate_mbit", bool(underlay.rate_mbit.any())),
-        ("rate", "$.underlay.link_rate_mbit", bool(Bottlenecks.of(underlay))),
+    asked: tuple[tuple[PlaneAbility, str, bool, str], ...] = (
+        ("jitter", "jitter", bool(underlay.jitter_ms.any()), 'set jitter = "none"'),
+        ("rate", "rate_mbit", bool(underlay.rate_mbit.any()), "set rate_mbit = 0"),
+        ("rate", "link_rate_mbit", bool(Bottlenecks.of(underlay)), "links of this graph have a rate"),
     )
-    for ability, place, is_asked in asked:
+    for ability, key, is_asked, words in asked:
         lack = find_lack(experiment.testbed, ability, experiment.plane)
         if is_asked and lack is not None:
-            value = '"none"' if ability == "jitter" else "0"
-            yield place, f"{lack}; set {place.rpartition('.')[2]} = {value}"
+            yield f"$.underlay.{key}", f"{lack}; {words}"
 
 
 def _lacking_devices(experiment: Experiment) -> Iterator[tuple[str, str]]:

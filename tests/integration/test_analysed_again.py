@@ -95,7 +95,7 @@ def test_a_second_report_at_the_same_time_is_refused(analysed: Path) -> None:
     for left in analysed.glob(".analysis-*"):
         subprocess.run(["rm", "-r", left], check=True)
     before = results(analysed)
-    argv = [sys.executable, "-m", "harness.cli", "report", str(analysed)]
+    argv = [sys.executable, "-m", "harness.cli", "report", str(analysed), "--master=here"]
     first = subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(analysed.glob(".analysis-*")) and first.poll() is None and time.monotonic() < deadline:

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.root, pytest.mark.long, pytest.mark.timeout(3600)]
 
 
 def test_the_tests_in_the_guest_pass(tmp_path: Path) -> None:
-    status = boot("exec python3 -P -m pytest -q -p no:cacheprovider tests/guest", tmp_path)
+    status = boot("exec python3 -P -m pytest -q -p no:cacheprovider -o timeout=0 tests/guest", tmp_path)
     output = (tmp_path / "output").read_text()
     print(output)
     assert status == 0, output

@@ -222,6 +222,7 @@ def chosen(plane: str, folder: Path, here: bool = True, **underlay: object) -> s
 def test_auto_is_the_kernel_where_it_can_carry_the_network(kernel: dict[str, Trial], tmp_path: Path) -> None:
     assert chosen("auto", tmp_path) == "kernel"
     assert chosen("auto", tmp_path, rate_mbit=5) == chosen("auto", tmp_path, jitter=1.0) == "userspace"
+    assert chosen("auto", tmp_path, kind="dumbbell", link_rate_mbit=5) == "userspace"
     assert chosen("auto", tmp_path, hosts=MOST_HOSTS + 1) == chosen("auto", tmp_path, here=False) == "userspace"
     kernel["cls_flower"] = Trial(False, "unknown")
     assert chosen("auto", tmp_path) == "userspace"
@@ -255,7 +256,9 @@ def test_a_network_that_the_kernel_plane_cannot_make_is_refused(
 
 def test_keys_that_the_kernel_plane_cannot_honour_are_refused() -> None:
     for key in ("rate_mbit", "up_mbit", "down_mbit"):
-        with pytest.raises(ExperimentError, match='plane = "kernel" has no access rates'):
+        with pytest.raises(ExperimentError, match='plane = "kernel" has no rates of links'):
             experiment("kernel", **{key: 5})
         experiment("userspace", **{key: 5})
+    with pytest.raises(ExperimentError, match='plane = "kernel" has no rates of links'):
+        experiment("kernel", kind="dumbbell", link_rate_mbit=5)
     experiment("kernel", loss_ratio=0.1)

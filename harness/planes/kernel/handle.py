@@ -31,6 +31,8 @@ _LOOPBACK_NETNS = "/proc/self/ns/net"
 class KernelPlane:
     """The kernel plane, in the network namespace in which it is made: the kernel does the work.
 
+    IPv6 has to be off there: new ports would send frames of their own, which no host has sent.
+
     ``attach`` makes the bridge, the hosts' devices and the queues, and reads all settings back. ``monitor`` is a
     process that reports the counters. A capture is a process per group of hosts. The network never changes.
 
