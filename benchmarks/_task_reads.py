@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from metrics import report, summary
+from metrics import summary
 from metrics.pcap import tasks
+from metrics.report import report
 from metrics.rundir import RunDir
 from metrics.storage import parquet
 from metrics.tables import logs, shares, staging, wire

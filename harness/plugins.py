@@ -19,13 +19,13 @@ KEY = "plugins"
 EXPERIMENT_VERBS = ("check", "plan", "run", "sweep")
 """The verbs that load the plugins of the files that they are given."""
 
-VERBS = (*EXPERIMENT_VERBS, "tables", "report", "replay", "inspect")
-"""The verbs with ``--plugin``. Those after the first ones read runs, which never name code to import."""
+VERBS = (*EXPERIMENT_VERBS, "tables", "report", "compare", "replay", "inspect", "import")
+"""The verbs with ``--plugin``. Those after the first ones read runs or data, which never name code to import."""
 
 
 def declare_plugin(parser: argparse.ArgumentParser) -> None:
     """Declare ``--plugin``."""
-    help_text = "load a protocol from a Python file or package folder; repeatable"
+    help_text = "load what a Python file or package folder adds; repeatable"
     parser.add_argument("--plugin", action="append", default=[], metavar="FILE", help=help_text)
 
 

@@ -54,7 +54,7 @@ def begun(master: str | None, options: ExecutorOptions = DEFAULTS) -> Iterator[E
 
 def _import_modules() -> None:
     import metrics.tables.pipeline  # noqa: F401
-    from metrics import report  # noqa: F401
+    from metrics.report import report  # noqa: F401
 
 
 def rehearse(executor: Executor) -> None:
@@ -86,7 +86,7 @@ def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, pag
         tables.build_by(executor, run_dir, packets=packets, results=made)
         found = summary.write(run_dir, made, executor.description)
         if page:
-            from metrics import report  # matplotlib takes long to import
+            from metrics.report import report  # matplotlib takes long to import
 
             report.write(run_dir, made)
     return found

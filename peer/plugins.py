@@ -1,26 +1,31 @@
 """Extensions from outside this repository: modules beside an experiment, and installed distributions.
 
-A plugin is a module or a package whose attributes describe what it adds; ``KINDS`` has their names. A command loads the
-files that ``TRELLIS_PLUGINS`` names, then the copies that a run shipped beside the package ``peer``, then the entry
-points of installed distributions. A module that an earlier source has loaded is not loaded again.
+A plugin is a module or a package whose attributes describe what it adds; ``KINDS`` has their names. An attribute has
+one extension, a tuple of them, or ``module:name`` of either. A module that is named is imported when the registry of
+its kind is, so a plugin with a protocol and measures can be loaded where there is no package ``metrics``.
+
+A command loads the files that ``TRELLIS_PLUGINS`` names, then the copies that a run shipped beside the package
+``peer``, then the entry points of installed distributions. A module that an earlier source has loaded is not loaded
+again.
 
 The registry of a kind reads ``added`` when it is imported, so every process that imports the registry has the plugins.
 Nothing here reads a run directory: a run names its plugins, but never brings them.
 """
 
+import ast
 import hashlib
 import os
 import pkgutil
 import sys
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from importlib.machinery import ModuleSpec
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -32,11 +37,44 @@ VARIABLE = "TRELLIS_PLUGINS"
 SHIPPED = "trellis_plugins"
 """The folder beside the package ``peer`` with the plugins of a run, on other machines and on Spark's workers."""
 
-KINDS: Mapping[str, str] = {"protocols": "PROTOCOL"}
-"""The kinds of extensions -> the attribute of a plugin that has one.
 
-The entry points of a kind are in the group ``trellis.<kind>``; each names a module.
-"""
+class Kind(NamedTuple):
+    """A kind of extensions.
+
+    Attributes:
+        attribute: of a plugin, with what it adds of this kind.
+        room: the package that reads it. A plugin is shipped to where the room of one of its kinds is.
+        without: packages that are not everywhere where the room is.
+    """
+
+    attribute: str
+    room: str
+    without: tuple[str, ...]
+
+
+KINDS: Mapping[str, Kind] = {
+    "protocols": Kind("PROTOCOL", "peer", ("topologies", "metrics", "harness")),
+    "adversaries": Kind("ADVERSARY", "peer", ("topologies", "metrics", "harness")),
+    "underlays": Kind("UNDERLAY", "topologies", ("metrics.report", "harness")),
+    "importers": Kind("IMPORTER", "topologies", ("metrics.report", "harness")),
+    "measures": Kind("MEASURE", "metrics", ("metrics.report", "harness")),
+    "figures": Kind("CHAPTER", "metrics.report", ("harness",)),
+}
+"""The kinds of extensions. The entry points of a kind are in the group ``trellis.<kind>``; each names a module."""
+
+
+class Named(Protocol):
+    """What every extension has."""
+
+    @property
+    def name(self) -> str: ...
+
+
+Extension = TypeVar("Extension", bound=Named)
+
+
+_LOADING: list[str] = []
+"""What error messages call the plugin that is being imported."""
 
 
 class PluginError(Exception):
@@ -68,22 +106,98 @@ class Plugin(Struct, frozen=True):
         origin: where it comes from.
         module: what it defines.
         contents: its Python files by their paths, which start with the name of the module.
+        shown: what error messages call it.
     """
 
     origin: Origin
     module: ModuleType
     contents: dict[str, bytes]
+    shown: str
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of which it adds something."""
+        return tuple(kind for kind in KINDS.values() if hasattr(self.module, kind.attribute))
 
 
-def added(kind: str) -> Iterator[tuple[Plugin, Any]]:
-    """Yield each plugin that adds something of a kind, and what it adds.
+def added(kind: str, form: type[Extension]) -> Iterator[tuple[Plugin, Extension]]:
+    """Yield what plugins add of a kind.
+
+    Args:
+        kind: a key of ``KINDS``.
+        form: the class of the kind's extensions.
+
+    Yields:
+        The plugin and the extension.
+
+    Raises:
+        PluginError: a plugin cannot be loaded, or has something else.
+    """
+    for plugin in loaded():
+        for extension in _extensions(plugin, KINDS[kind].attribute):
+            if not isinstance(extension, form):
+                expected = f"expected {KINDS[kind].attribute} to be of the class {form.__name__}"
+                raise PluginError(f"{plugin.shown}: {expected}, got {type(extension).__name__}")
+            yield plugin, extension
+
+
+def add_extensions(
+    own: Mapping[str, Extension], kind: str, form: type[Extension], taken: Collection[str] = ()
+) -> dict[str, Extension]:
+    """Return the registry of a kind: its own entries by name, and those of plugins after them.
+
+    Args:
+        own: the entries of Trellis.
+        kind: a key of ``KINDS``.
+        form: the class of the entries.
+        taken: other names that a plugin cannot use.
+
+    Raises:
+        PluginError: a plugin cannot be loaded, has something else, or uses a name that is taken.
+    """
+    together = dict(own)
+    for plugin, extension in added(kind, form):
+        if extension.name in together or extension.name in taken:
+            raise name_is_taken(plugin, extension.name)
+        together[extension.name] = extension
+    return together
+
+
+def name_is_taken(plugin: Plugin, name: str) -> PluginError:
+    """Return the error of a plugin that uses the name of something else."""
+    return PluginError(f"{plugin.shown}: the name {name!r} is taken; choose another one")
+
+
+def plugins_with(extensions: Collection[tuple[str, str]]) -> list[Plugin]:
+    """Return the plugins that add one of some extensions.
+
+    Args:
+        extensions: pairs of a key of ``KINDS`` and a name.
 
     Raises:
         PluginError: a plugin cannot be loaded.
     """
-    for plugin in loaded():
-        if (extension := getattr(plugin.module, KINDS[kind], None)) is not None:
-            yield plugin, extension
+    kinds = sorted({kind for kind, _ in extensions})
+    return [
+        plugin
+        for plugin in loaded()
+        if any(
+            (kind, getattr(extension, "name", "")) in extensions
+            for kind in kinds
+            for extension in _extensions(plugin, KINDS[kind].attribute)
+        )
+    ]
+
+
+def _extensions(plugin: Plugin, attribute: str) -> tuple[object, ...]:
+    """Return what a plugin's attribute has, after importing the module that it names."""
+    value = getattr(plugin.module, attribute, ())
+    if isinstance(value, str):
+        try:
+            value = pkgutil.resolve_name(value)
+        except (Exception, SystemExit) as error:  # whatever the code of a stranger raises
+            raise PluginError(f"{plugin.shown}: {attribute} = {value!r}: {type(error).__name__}: {error}") from error
+    return value if isinstance(value, tuple) else (value,)
 
 
 @cache
@@ -93,6 +207,9 @@ def loaded() -> tuple[Plugin, ...]:
     Raises:
         PluginError: one is missing, raises when it is imported, adds nothing, or takes a name or number of others.
     """
+    if _LOADING:
+        problem = "it imports a registry, which imports all plugins; import it inside the function that needs it"
+        raise PluginError(f"{_LOADING[-1]}: {problem}")
     found: dict[str, Plugin] = {}
     for path in map(Path, named_files()):
         if (earlier := found.get(path.stem)) is None:
@@ -105,8 +222,9 @@ def loaded() -> tuple[Plugin, ...]:
         sys.path.append(str(folder))
         root = folder.parent
         found |= {name: _load_shipped(name, zipfile.Path(root) if root.is_file() else root) for name in shipped}
+    installed = entry_points()  # looked up once: it reads a file of every distribution
     for kind in KINDS:
-        for entry in entry_points(group=f"trellis.{kind}"):
+        for entry in installed.select(group=f"trellis.{kind}"):
             if entry.value not in found:
                 found[entry.value] = _load_installed(entry)
     return tuple(found.values())
@@ -117,9 +235,14 @@ def named_files() -> list[str]:
     return list(filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)))
 
 
-def shipped_files() -> dict[str, bytes]:
-    """Return the files of all plugins by their paths beside the package ``peer``."""
-    return {f"{SHIPPED}/{name}": content for plugin in loaded() for name, content in plugin.contents.items()}
+def shipped_files(rooms: Collection[str]) -> dict[str, bytes]:
+    """Return the files of the plugins that some packages read, by their paths beside the package ``peer``.
+
+    Args:
+        rooms: the packages that are shipped, too.
+    """
+    shipped = [plugin for plugin in loaded() if any(kind.room in rooms for kind in plugin.kinds)]
+    return {f"{SHIPPED}/{name}": content for plugin in shipped for name, content in plugin.contents.items()}
 
 
 def hash_contents(contents: Mapping[str, bytes]) -> str:
@@ -182,24 +305,61 @@ def _make(shown: str, spec: ModuleSpec, place: Path | zipfile.Path, version: str
         version: of its distribution.
 
     Raises:
-        PluginError: it raises, adds nothing, or has frames of other kinds than ``USER_KINDS``.
+        PluginError: it raises, adds nothing, imports what is not everywhere where it is loaded, or has frames of other
+            kinds than ``USER_KINDS``.
     """
     contents = dict(_read(place, place.name))
     module = module_from_spec(spec)
     sys.modules[spec.name] = module
+    _LOADING.append(shown)
     try:
-        assert spec.loader is not None, "namespace packages have no PROTOCOL"
+        assert spec.loader is not None, "namespace packages have no attributes"
         spec.loader.exec_module(module)
+    except PluginError:
+        raise
     except (Exception, SystemExit) as error:  # whatever the code of a stranger raises
         raise PluginError(f"{shown}: {type(error).__name__}: {error}") from error
-    if not any(hasattr(module, attribute) for attribute in KINDS.values()):
-        raise PluginError(f"{shown}: it defines no {' or '.join(KINDS.values())}")
+    finally:
+        _LOADING.pop()
+    plugin = Plugin(Origin(spec.name, hash_contents(contents), str(place), version), module, contents, shown)
+    if not plugin.kinds:
+        *others, last = (kind.attribute for kind in KINDS.values())
+        raise PluginError(f"{shown}: it defines no {', '.join(others)} or {last}")
+    _check_imports(plugin)
+    _check_frames(plugin)
+    return plugin
+
+
+def _check_imports(plugin: Plugin) -> None:
+    """Refuse a plugin whose modules import, when it is loaded, a package that is not everywhere where it is loaded."""
+    missing = {package: kind for kind in reversed(plugin.kinds) for package in kind.without}
+    for path, content in plugin.contents.items():
+        if path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") not in sys.modules:
+            continue
+        for line, name in _imports(content):
+            for package, kind in missing.items():
+                if f"{name}.".startswith(f"{package}."):
+                    problem = f"{kind.attribute} is used where there is no {package}"
+                    solution = "name what imports it as 'module:name', or make it another plugin"
+                    raise PluginError(f"{plugin.shown}: {path}, line {line}: {problem}; {solution}")
+
+
+def _imports(content: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the line and the dotted name of every import outside functions, classes and conditions."""
+    for node in ast.parse(content).body:
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def _check_frames(plugin: Plugin) -> None:
+    """Refuse a plugin with frames of other kinds than ``USER_KINDS``."""
     for kind in kind_names():
         frame = frame_type(kind)
-        if frame is not None and frame.__module__.partition(".")[0] == spec.name and kind not in USER_KINDS:
+        if frame is not None and frame.__module__.partition(".")[0] == plugin.origin.name and kind not in USER_KINDS:
             known = f"{USER_KINDS.start}-{USER_KINDS.stop - 1}"
-            raise PluginError(f"{shown}: {frame.__name__}: expected a kind in {known}, got {kind}")
-    return Plugin(Origin(spec.name, hash_contents(contents), str(place), version), module, contents)
+            raise PluginError(f"{plugin.shown}: {frame.__name__}: expected a kind in {known}, got {kind}")
 
 
 def _read(place: Path | zipfile.Path, name: str) -> Iterator[tuple[str, bytes]]:

@@ -1,7 +1,7 @@
 """Chooses sites for hosts: some sites of a data set, or several hosts per site."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -10,6 +10,26 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from topologies.model import Underlay, between
+
+Draws = Callable[[str], Random]
+"""From a purpose to the stream of its random numbers; the same purpose gives the same stream from its beginning."""
+
+
+def choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, draws: Draws) -> list[int]:
+    """Choose one site per host: all sites, a sample spread over the regions, or, for more hosts, each in turn.
+
+    Args:
+        regions: the region of every site.
+        weights: the weight of every site, above 0.
+        hosts: number of hosts; None = as many as there are sites.
+        draws: the streams of random numbers.
+    """
+    sites = len(regions)
+    if hosts is None:
+        return list(range(sites))
+    if hosts < sites:
+        return spread_sample(regions, weights, hosts, draws("sites"))
+    return [host % sites for host in range(hosts)]
 
 
 def spread_sample(regions: Sequence[str], weights: Sequence[float], count: int, random: Random) -> list[int]:

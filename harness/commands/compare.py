@@ -52,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     from metrics.comparison.differences import compare
     from metrics.comparison.documents import to_csv, to_json
     from metrics.comparison.groups import group_runs
-    from metrics.report import Run
+    from metrics.report.run import Run
 
     conditions, names = _conditions(arguments.fail_if), _measures(arguments.measure)
     finished = [path for path in arguments.runs if _is_finished(path)]

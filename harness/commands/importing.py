@@ -8,7 +8,8 @@ from typing import get_args
 
 from harness.terminal import printable, say
 from metrics.trace_forms import FORMS, Form
-from topologies.importers import IMPORTERS, Importer, Missing, Options, TopoReference
+from topologies.importers import Importer, Missing, Options, TopoReference
+from topologies.kinds import IMPORTERS
 
 WRITTEN = tuple(name for name, importer in IMPORTERS.items() if importer.writes)
 """The forms of latencies that Trellis writes."""

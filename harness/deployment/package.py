@@ -44,7 +44,7 @@ def build_package(source: Path | None = None) -> Package:
     """
     source = source or Path(peer.__file__).parent
     contents = {str(Path("peer") / path.relative_to(source)): path.read_bytes() for path in source.rglob("*.py")}
-    contents |= shipped_files()
+    contents |= shipped_files({"peer"})
     return Package(_pack(contents), hash_files(contents))
 
 
@@ -53,7 +53,7 @@ def pack_trellis() -> bytes:
     root = Path(peer.__file__).parents[1]
     files = (path for part in PARTS for path in (root / part).rglob("*"))
     own = {str(path.relative_to(root)): path.read_bytes() for path in files if path.is_file() and _is_source(path)}
-    return _pack(own | shipped_files())
+    return _pack(own | shipped_files(PARTS))
 
 
 def _is_source(path: Path) -> bool:

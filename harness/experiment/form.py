@@ -16,7 +16,7 @@ from harness.planes.registry import DEFAULT as DEFAULT_PLANE
 from harness.testbeds.registry import DEFAULT as DEFAULT_TESTBED
 from harness.testbeds.registry import TESTBEDS
 from peer.core.addressing.expression import MAX_TERMS
-from peer.core.adversary import ADVERSARIES, DropperParameters, SlowNodeParameters
+from peer.core.adversary import Adversary, DropperParameters, SlowNodeParameters
 from peer.core.asker import AskerParameters
 from peer.core.dissemination.flood import FloodParameters
 from peer.core.dissemination.notify_pull import NotifyPullParameters
@@ -24,12 +24,13 @@ from peer.core.dissemination.topic_flood import TopicFloodParameters
 from peer.core.membership.cyclon import CyclonParameters
 from peer.core.membership.newscast import NewscastParameters
 from peer.core.membership.partial_view import PartialParameters
-from peer.plugins import PluginError, added
-from peer.protocols.description import section_name
-from peer.protocols.registry import DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
-from topologies.graph_kinds import GRAPHS
-from topologies.importers import IMPORTERS, Missing, Times, carried_by
+from peer.plugins import PluginError
+from peer.protocols.description import Description, section_name
+from peer.protocols.registry import ADVERSARIES, DEFAULT, MEMBERSHIPS, PROTOCOLS, SHARED_DISSEMINATIONS
+from topologies.generators import Generator
+from topologies.importers import Missing, Times
 from topologies.jitter import CORRELATION_MS
+from topologies.kinds import GENERATORS, IMPORTERS, carried_by
 from topologies.limits import FASTEST_MBIT, LARGEST_DELAY_MS, MOST_HOSTS
 from topologies.link_graph import MOST_ROUTERS
 
@@ -48,7 +49,7 @@ else:
     MembershipName = Literal[tuple(MEMBERSHIPS)]
     DisseminationName = Literal["protocol", *SHARED_DISSEMINATIONS]
     AdversaryName = Literal["none", *ADVERSARIES]
-    UnderlayKind = Literal["world-cities", "unit-square", "uniform", *GRAPHS, *IMPORTERS]
+    UnderlayKind = Literal[*GENERATORS, *IMPORTERS]
 
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
@@ -568,16 +569,21 @@ class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
     underlay: UnderlaySpec = field(default_factory=UnderlaySpec)
 
 
+_DESCRIPTIONS: tuple[Description | Adversary | Generator, ...] = (
+    *PROTOCOLS.values(),
+    *ADVERSARIES.values(),
+    *GENERATORS.values(),
+)
+
+_DESCRIBED = tuple((section_name(each.name), each.parameters) for each in _DESCRIPTIONS if each.parameters is not None)
+"""The sections of protocols, adversaries and underlays, and the forms of their parameters."""
+
 if TYPE_CHECKING:
-    _WithProtocols = _Opening
+    _WithSections = _Opening
 else:
-    _WithProtocols = defstruct(
-        "_WithProtocols",
-        [
-            (protocol.section, protocol.parameters, field(default_factory=protocol.parameters))
-            for protocol in PROTOCOLS.values()
-            if protocol.parameters is not None
-        ],
+    _WithSections = defstruct(
+        "_WithSections",
+        [(section, parameters, field(default_factory=parameters)) for section, parameters in _DESCRIBED],
         bases=(_Opening,),
         module=__name__,
         forbid_unknown_fields=True,
@@ -585,10 +591,10 @@ else:
     )
 
 
-class Experiment(_WithProtocols, forbid_unknown_fields=True, frozen=True):
+class Experiment(_WithSections, forbid_unknown_fields=True, frozen=True):
     """The keys of the experiment.
 
-    The protocols' sections are made from the protocols' descriptions; ``section_of`` finds them.
+    The sections of protocols, adversaries and underlays are made from their descriptions; ``section_of`` finds them.
     """
 
     membership: MembershipSpec = field(default_factory=MembershipSpec)
@@ -629,11 +635,11 @@ OPTIONAL = (
 )
 """The keys of ``[underlay]`` that a plan has only if they are not as usual."""
 
-_GENERAL = {*_Opening.__annotations__, *Experiment.__annotations__}
-"""The keys that are no protocol's section."""
+_NAMES = [*_Opening.__annotations__, *Experiment.__annotations__, *(section for section, _ in _DESCRIBED)]
+"""The keys of the top level."""
 
-if taken := {protocol.section for _, protocol in added("protocols")} & _GENERAL:
-    raise PluginError(f"a plugin has a protocol with the name of the section {min(taken)}; choose another one")
+if taken := {name for name in _NAMES if _NAMES.count(name) > 1}:
+    raise PluginError(f"a plugin uses the name of the section {min(taken)}; choose another one")
 
 
 def section_of(experiment: Experiment, part: str) -> Struct | None:
@@ -645,13 +651,14 @@ def section_of(experiment: Experiment, part: str) -> Struct | None:
 def resolve(experiment: Experiment) -> dict[str, Any]:
     """Return the experiment as plain values with every default filled in.
 
-    The sections of other protocols are left out, but for one whose overlay the protocol uses: they have no effect, and
-    so a plan's hash does not depend on which other protocols there are. So are ``expressions`` if messages have none,
-    ``faults`` if there are none, ``groups`` if nothing names them, and the keys of ``OPTIONAL`` that are as usual.
+    The sections of other protocols, adversaries and underlays are left out, but for a protocol whose overlay the
+    protocol uses: they have no effect, and so a plan's hash does not depend on which others there are. So are
+    ``expressions`` if messages have none, ``faults`` if there are none, ``groups`` if nothing names them, and the keys
+    of ``OPTIONAL`` that are as usual.
     """
     protocol = PROTOCOLS[experiment.protocol]
-    own = {protocol.section, section_name(protocol.composition.overlay["name"])}
-    others = {protocol.section for protocol in PROTOCOLS.values()} - own
+    used = (protocol.name, protocol.composition.overlay["name"], experiment.adversary.kind, experiment.underlay.kind)
+    others = {section for section, _ in _DESCRIBED} - {section_name(name) for name in used}
     if experiment.expressions.kind == "none":
         others.add("expressions")
     if not experiment.faults:

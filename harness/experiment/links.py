@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from harness.experiment.form import Experiment, LinksSpec, UnderlaySpec
-from topologies.importers import carried_by
+from topologies.kinds import carried_by
 from topologies.limits import SLOWEST_MBIT
 
 RATES = ("rate_mbit", "up_mbit", "down_mbit")

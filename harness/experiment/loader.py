@@ -37,7 +37,8 @@ from peer.core.payload import least_payload_bytes
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
 from topologies.graph_kinds import GRAPH_KEYS, GRAPHS
-from topologies.importers import IMPORTERS, Options
+from topologies.importers import Options
+from topologies.kinds import IMPORTERS
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 

@@ -48,8 +48,8 @@ If the file does not set a key, the key has the value that the protocol sets for
 use, such as `[flood]` under a protocol whose messages travel along its topics' links.
 
 `plugins = ["my_protocol.py"]`, a key before all sections of an experiment or a study, names modules or package folders
-that define protocols ([protocol-contract.md](protocol-contract.md#a-protocol-outside-the-repository)). `--plugin FILE`
-does the same for a command. The section of such a protocol is then a section like the others.
+that add protocols, adversaries, underlays and others ([plugins.md](plugins.md)). `--plugin FILE` does the same for a
+command. Their sections are then sections like the others.
 
 An experiment file is code: `plugins` names modules, which `check`, `plan`, `run` and `sweep` import, `underlay.topo`
 names a Python file, which `plan`, `run` and `sweep` run, and `peer.command` names a program, which the run starts, as

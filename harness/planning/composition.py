@@ -6,10 +6,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict, replace
 
-from harness.experiment.form import AdversarySpec, Experiment, section_of
-from peer.core.adversary import ADVERSARIES
+from harness.experiment.form import Experiment, section_of
 from peer.protocols.description import Choice, Composition
-from peer.protocols.registry import PROTOCOLS
+from peer.protocols.registry import ADVERSARIES, PROTOCOLS
 
 
 def choose_parts(experiment: Experiment) -> Composition:
@@ -27,10 +26,14 @@ def choose_parts(experiment: Experiment) -> Composition:
     return replace(default, overlay=overlay, dissemination=dissemination, membership=membership)
 
 
-def choose_behaviour(spec: AdversarySpec, adversaries: Collection[int], topics: int) -> Choice:
-    """Return the behaviour of the adversaries and its parameters. ``topics``: the number of topics."""
-    given = asdict(spec) | {"accomplices": tuple(sorted(adversaries)), "topics": topics}
-    behaviour: Any = ADVERSARIES[spec.kind]
+def choose_behaviour(experiment: Experiment, adversaries: Collection[int]) -> Choice:
+    """Return the behaviour of the adversaries and its parameters."""
+    spec = experiment.adversary
+    adversary = ADVERSARIES[spec.kind]
+    section = section_of(experiment, spec.kind) if adversary.parameters is not None else None
+    given = asdict(spec) | (asdict(section) if section is not None else {})
+    given |= {"accomplices": tuple(sorted(adversaries)), "topics": experiment.workload.topics}
+    behaviour: Any = adversary.behaviour
     return {"name": spec.kind} | {key: given[key] for key in behaviour.Parameters.__struct_fields__}
 
 

@@ -11,7 +11,7 @@ from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
 from harness.machine.capacity import Capacity
 from harness.testbeds.registry import TESTBEDS
 from peer.runtime.limits import SUPPORT_FILES, needed_files
-from topologies.importers import carried_by
+from topologies.kinds import carried_by
 
 PEER_MIB = 7.0
 """Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""

@@ -95,8 +95,7 @@ def make_overlay(
     adversaries = draw_adversaries(experiment.adversary, len(workload.interests), experiment.seed)
     common = parts.overlay | _rates(experiment)
     overlays = [common | given if given else common for given in _initial_state(experiment, workload, round_trip_ns)]
-    topic_count = experiment.workload.topics
-    behaviour = choose_behaviour(experiment.adversary, adversaries, topic_count) if adversaries else None
+    behaviour = choose_behaviour(experiment, adversaries) if adversaries else None
     return OverlayDocument(
         run=_run_number(experiment),
         protocol=experiment.protocol,

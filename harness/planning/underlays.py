@@ -1,26 +1,26 @@
 """Makes the underlay of ``[underlay]``, or its network: reads or generates it, and adds jitter, loss and rates."""
 
-from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from harness.experiment.data import data_path, require_data
 from harness.experiment.document import input_errors
-from harness.experiment.form import Experiment, UnderlaySpec
+from harness.experiment.form import Experiment, UnderlaySpec, section_of
 from harness.planning.links import make_links
 from peer.core.randomness import NETWORK, substream
-from topologies.generated import cities_underlay, square_delays, square_underlay, uniform_underlay, unplaced_hosts
-from topologies.geography import world_cities
-from topologies.graph_kinds import GRAPHS, generate
-from topologies.importers import IMPORTERS, Options, TopoReference
+from topologies.generated import unplaced_hosts
+from topologies.importers import Options, TopoReference
+from topologies.kinds import GENERATORS, IMPORTERS
 from topologies.link_graph import limit_links
 from topologies.model import Matrix, Underlay, between
-from topologies.network import Network, OfPair, uniform_network
+from topologies.network import Network
 from topologies.provenance import Provenance
-from topologies.sampling import place_hosts, spread_sample
+from topologies.sampling import Draws, choose_sites, place_hosts
 
 GENERATED_HOSTS = 20
 """The number of hosts if neither the experiment nor a data set sets it."""
@@ -44,9 +44,13 @@ def make_underlay(experiment: Experiment, folder: Path) -> MadeUnderlay:
         ExperimentError: the data is missing or invalid, with the file and line as the place; or a group of
             ``underlay.links`` does not fit.
     """
-    spec, seed = experiment.underlay, experiment.seed
+    spec = experiment.underlay
     with input_errors():
-        made = _imported(spec, folder, seed) if spec.kind in IMPORTERS else MadeUnderlay(_generated(spec, seed), None)
+        if spec.kind in IMPORTERS:
+            made = _imported(spec, folder, _draws(experiment))
+        else:
+            arguments = _arguments(experiment)
+            made = MadeUnderlay(GENERATORS[spec.kind].make(*arguments), None)
     return made._replace(underlay=_rounded(_shaped(made.underlay, experiment)))
 
 
@@ -55,15 +59,16 @@ def make_network(experiment: Experiment, folder: Path) -> Network:
 
     If the delays are a function of the hosts, there is no matrix: ten thousand nodes have a hundred million pairs.
     """
-    spec, seed = experiment.underlay, experiment.seed
-    delays = _DELAYS.get(spec.kind)
-    if delays is None:
+    spec = experiment.underlay
+    generator = GENERATORS.get(spec.kind)
+    if generator is None or generator.delays is None:
         return Network.of(make_underlay(experiment, folder).underlay)
-    hosts = spec.hosts or GENERATED_HOSTS
+    arguments = _arguments(experiment)
+    hosts = arguments[0]
     links = make_links(experiment, unplaced_hosts(hosts), np.zeros((2, hosts)))
     return Network(
         hosts,
-        delays(spec, hosts, seed),
+        generator.delays(*arguments),
         jitter_ms=links.of_pair("jitter_ms", round(_jitter_ms(spec) or 0.0, 6)),
         loss_ratio=links.of_pair("loss_ratio", round(_loss_ratio(spec) or 0.0, 6)),
         rate_mbit=links.rate_mbit.ravel().tolist() if links.rate_mbit.any() else (),
@@ -72,60 +77,32 @@ def make_network(experiment: Experiment, folder: Path) -> Network:
     )
 
 
-_DELAYS: dict[str, Callable[[UnderlaySpec, int, int], OfPair]] = {
-    "uniform": lambda spec, hosts, seed: uniform_network(hosts, spec.delay_ms).delay_ms,
-    "unit-square": lambda spec, hosts, seed: square_delays(hosts, spec.side_ms, substream(seed, NETWORK, "square")),
-}
-"""The one-way delays (ms) of underlays whose delays are functions of the hosts."""
+def _arguments(experiment: Experiment) -> tuple[int, Struct, Draws]:
+    """Return what the generator of an experiment's underlay is given."""
+    spec = experiment.underlay
+    named = GENERATORS[spec.kind].parameters is not None
+    section = section_of(experiment, spec.kind) if named else spec
+    assert section is not None, "the form has a section for every generator with parameters"
+    return spec.hosts or GENERATED_HOSTS, section, _draws(experiment)
 
 
-def _imported(spec: UnderlaySpec, folder: Path, seed: int) -> MadeUnderlay:
+def _draws(experiment: Experiment) -> Draws:
+    return partial(substream, experiment.seed, NETWORK)
+
+
+def _imported(spec: UnderlaySpec, folder: Path, draws: Draws) -> MadeUnderlay:
     """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
     importer = IMPORTERS[spec.kind]
     is_needed = importer.path in ("named", "data")
     path = require_data(spec, "underlay", folder) if is_needed else data_path(spec, folder)
     topo = None if spec.topo is None else TopoReference.parse(spec.topo).call
     found = importer.read(path, Options(spec.times, spec.directed, spec.missing, topo))
-    sites = _choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, seed)
+    sites = choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, draws)
     placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
     stated = ", ".join(found.provenance.statements().values())
     if stated and not placed.sources:
         placed = replace(placed, sources=(f"Latencies: {stated}",))
     return MadeUnderlay(placed, found.provenance)
-
-
-def _generated(spec: UnderlaySpec, seed: int) -> Underlay:
-    hosts = spec.hosts or GENERATED_HOSTS
-    if spec.kind == "uniform":
-        return uniform_underlay(hosts, spec.delay_ms)
-    if spec.kind == "unit-square":
-        return square_underlay(hosts, spec.side_ms, substream(seed, NETWORK, "square"))
-    if spec.kind in GRAPHS:
-        return _generated_graph(spec, seed)
-    cities = world_cities()
-    sites = _choose_sites([city.continent for city in cities], [float(city.population) for city in cities], hosts, seed)
-    return place_hosts(cities_underlay(cities), sites, spec.access_delay_ms)
-
-
-def _generated_graph(spec: UnderlaySpec, seed: int) -> Underlay:
-    """Generate a graph, and place the hosts at its sites."""
-    values = {key: getattr(spec, key) for key in GRAPHS[spec.kind]}
-    if "routers" in values:
-        values["routers"] = spec.routers or spec.hosts or GENERATED_HOSTS
-    made = generate(spec.kind, values, substream(seed, NETWORK, "graph"))
-    hosts = spec.hosts or len(made.sites) * made.hosts_per_site
-    sites = _choose_sites(made.regions, [1.0] * len(made.sites), hosts, seed)
-    return place_hosts(made.underlay(spec.kind), sites, spec.access_delay_ms)
-
-
-def _choose_sites(regions: Sequence[str], weights: Sequence[float], hosts: int | None, seed: int) -> list[int]:
-    """Choose one site per host: all sites, a sample spread over the regions, or, for more hosts, each in turn."""
-    sites = len(regions)
-    if hosts is None:
-        return list(range(sites))
-    if hosts < sites:
-        return spread_sample(regions, weights, hosts, substream(seed, NETWORK, "sites"))
-    return [host % sites for host in range(hosts)]
 
 
 def _shaped(underlay: Underlay, experiment: Experiment) -> Underlay:

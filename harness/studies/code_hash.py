@@ -9,7 +9,7 @@ A module is left out if it is an unused protocol's own, or if such a module impo
 that counts does. All others count, such as those that nothing imports. The registry's imports of protocols do not count
 as imports, since it imports every protocol.
 
-Where an experiment uses protocols of plugins (``peer.plugins``), the hashes of these plugins count, too.
+Where an experiment or a measure uses what plugins add (``peer.plugins``), the hashes of these plugins count, too.
 
 Of a module the syntax tree counts, without statements that are only a text (docstrings). Comments, layout and line
 numbers do not matter.
@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 from harness.experiment.form import Experiment
 from harness.planning.composition import choose_parts
-from peer.plugins import added
+from peer.plugins import plugins_with
 from peer.protocols.registry import SHARED_DISSEMINATIONS
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +43,7 @@ CODE = (
     "harness/studies/point_run.py",
     "harness/studies/snapshots.py",
     "harness/workload",
+    "metrics/facts",
     "metrics/measures",
     "metrics/overlay",
     "metrics/rundir/timeline.py",
@@ -73,16 +74,33 @@ class Module(NamedTuple):
     imports: frozenset[str]
 
 
-def code_of(experiments: Iterable[Experiment]) -> str:
-    """Return the hash of the code that determines the results of experiments, where this code is imported from."""
-    return code_of_protocols(frozenset(name for experiment in experiments for name in protocols_of(experiment)))
+def code_of(experiments: Iterable[Experiment], measures: Collection[str] = ()) -> str:
+    """Return the hash of the code that determines the results of experiments, where this code is imported from.
+
+    Args:
+        experiments: what is run.
+        measures: what is measured.
+    """
+    protocols: set[str] = set()
+    extensions = {("measures", name) for name in measures}
+    for experiment in experiments:
+        protocols |= protocols_of(experiment)
+        extensions.add(("adversaries", experiment.adversary.kind))
+        extensions |= {(kind, experiment.underlay.kind) for kind in ("underlays", "importers")}
+    return code_of_protocols(frozenset(protocols), frozenset(extensions))
 
 
 @cache
-def code_of_protocols(protocols: frozenset[str]) -> str:
-    """Return the same for the names of the protocols that experiments use."""
+def code_of_protocols(protocols: frozenset[str], extensions: frozenset[tuple[str, str]] = frozenset()) -> str:
+    """Return the same for what experiments use.
+
+    Args:
+        protocols: names of protocols.
+        extensions: kinds of ``peer.plugins.KINDS`` and names.
+    """
     code = hash_modules(modules_here(), protocols)
-    plugins = sorted(plugin.origin.sha256 for plugin, protocol in added("protocols") if protocol.name in protocols)
+    used = plugins_with(extensions | {("protocols", name) for name in protocols})
+    plugins = sorted(plugin.origin.sha256 for plugin in used)
     return hashlib.sha256("".join((code, *plugins)).encode()).hexdigest()[:16] if plugins else code
 
 

@@ -110,7 +110,7 @@ def perform(task: bytes) -> bytes:
     """Run an encoded job in this process and return its encoded outcome."""
     job = msgspec.json.decode(task, type=Job)
     outcome: Outcome
-    code = code_of([job.experiment])
+    code = code_of([job.experiment], job.measures)
     if code != job.code:
         words = f"the code in {ROOT} ({code}) differs from that of the sweep ({job.code})"
         return msgspec.json.encode(Failure(job.key, words))

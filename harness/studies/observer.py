@@ -3,14 +3,14 @@
 from array import array
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from math import nan
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from msgspec import Struct
 
-from harness.studies.groups import Delay, GroupMessage, Rate, predict
+from harness.studies.groups import Delay, WatchedMessage
+from metrics.facts.groups import Rate, count_sets, predict
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
 from metrics.measures.groups import NEWCOMER_S
 from metrics.measures.measure import Values
@@ -57,7 +57,7 @@ class Batch:
         self.copies = array("I")
         self.at_relay = array("I")
         self.topics: dict[TopicId, TopicDeliveries] = {}
-        self.groups: list[GroupMessage] = []  # the messages with expressions
+        self.groups: list[WatchedMessage] = []  # the messages with expressions
         self.sent = array("I")  # of these by node: how many copies it sent
 
     def count_copy(self, node: NodeId, at_relay: bool) -> None:
@@ -94,7 +94,7 @@ class Flight(Struct):
     settled: bool
     batch: Batch
     topic: TopicDeliveries
-    group: GroupMessage | None = None
+    group: WatchedMessage | None = None
 
 
 class Watch:
@@ -222,15 +222,20 @@ class Watch:
         of_topic.expected += due.bit_count()
         group = None
         if (expression := self._expressions.get(event.message_id)) is not None:
-            members, others = members & ~own & ~self._adversaries, self._up & ~members & ~own & ~self._adversaries
-            rate = self._rate
-            predicted = nan if rate is None else predict(rate, expression, others, self._subscribers)
-            group = GroupMessage(expression, event.node, members, others, predicted)
+            group = WatchedMessage.begin(expression, event.node, members, self._up, ~self._adversaries)
+            group.predicted = self._predict(group)
             batch.groups.append(group)
         self.flights[event.message_id] = Flight(event.ts_ns, due, due, relays, settled, batch, of_topic, group)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
+
+    def _predict(self, message: WatchedMessage) -> float | None:
+        """Return how many false positives the protocol predicts of a message; None = it predicts nothing."""
+        if self._rate is None:
+            return None
+        others = count_sets(message.others, self._subscribers.values())
+        return predict(self._rate, message.expression, others, self._subscribers)
 
     def _members(self, message: MessageId, topics: Sequence[TopicId]) -> Bitset:
         """Return the nodes that a message is for if it is published now."""

@@ -96,7 +96,7 @@ def _render(
 
 def _provenance(spec: SweepSpec, results: Sequence[Result]) -> dict[str, Any]:
     cpu_s = {result.key: result.cpu_s for result in results}
-    known = {code_of([point.experiment]) for point in points_of(spec.study)}
+    known = {code_of([point.experiment], spec.study.measures) for point in points_of(spec.study)}
     stale = sorted({result.code for result in results} - known)
     return {
         "study file": spec.source,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from msgspec import Struct, to_builtins
 
+import metrics.measures.registry  # noqa: F401  adds the measures of plugins to their families
 from harness.experiment.form import Experiment, section_of
 from harness.planning.planner import make_overlay
 from harness.planning.underlays import make_network
@@ -14,12 +15,13 @@ from harness.simulator.enactment import START_NS, Enactment
 from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from harness.studies.form import RunSpec
-from harness.studies.groups import Rate, count_newcomers, measure_paths, sum_up_groups
+from harness.studies.groups import count_newcomers, measure_paths, sum_up_groups
 from harness.studies.observer import Batch, Watch, sum_up
 from harness.studies.snapshots import count_slots, take_snapshot
 from harness.workload.churn import Span
 from harness.workload.membership import first_population
 from harness.workload.workload import Workload, draw_membership, draw_workload
+from metrics.facts.groups import Rate
 from metrics.measures.attacks import DISCLOSURE, SLOTS, measure_disclosure
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.groups import BOUNDED, GROUPS, NEWCOMERS

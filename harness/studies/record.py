@@ -89,7 +89,7 @@ def make_source(study: Study, command: str, origin: Origin, results: Sequence[Re
     Raises:
         StaleRecord: a result is of other code than this.
     """
-    codes = {tuple(point.at.items()): code_of([point.experiment]) for point in points_of(study)}
+    codes = {tuple(point.at.items()): code_of([point.experiment], study.measures) for point in points_of(study)}
     if any(result.code != codes[tuple(result.at.items())] for result in results):
         raise StaleRecord(f"a result of {study.name} is of other code than this")
     cpu_s = {result.key: result.cpu_s for result in results}

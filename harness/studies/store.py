@@ -82,14 +82,14 @@ def jobs_of(study: Study, folder: Path) -> tuple[Job, ...]:
             content = msgspec.json.encode((resolve(experiment), study.run, measures, *inputs), order="deterministic")
             key = hashlib.sha256(content).hexdigest()[:24]
             cost = _cost(experiment, study.run)
-            code = code_of([experiment])
+            code = code_of([experiment], measures)
             made.append(Job(key, code, point.at, seed, experiment, study.run, measures, str(folder), cost))
     return tuple(made)
 
 
 def study_code(study: Study) -> str:
     """Return the hash of the code that determines the results of any run of a study."""
-    return code_of(point.experiment for point in points_of(study))
+    return code_of((point.experiment for point in points_of(study)), study.measures)
 
 
 def _digest_inputs(experiment: Experiment, folder: Path) -> list[str]:

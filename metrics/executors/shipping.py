@@ -30,7 +30,7 @@ def ship_code(spark: SparkSession, rooms: Sequence[str] = _ROOMS) -> None:
 def pack_code(folder: Path, rooms: Sequence[str] = _ROOMS) -> Path:
     """A zip in ``folder`` of the packages that executors import, with their data, for ``SparkContext.addPyFile``.
 
-    The plugins are in it, too.
+    The plugins that these packages read are in it, too.
 
     It is named after its content: Spark refuses a second file of a name, and a second registration is none.
     """
@@ -41,7 +41,7 @@ def pack_code(folder: Path, rooms: Sequence[str] = _ROOMS) -> Path:
             for path in sorted((root / room).rglob("*")):
                 if path.is_file() and path.parent.name != "__pycache__":
                     archive.writestr(zipfile.ZipInfo(str(path.relative_to(root))), path.read_bytes())
-        for name, plugin in sorted(shipped_files().items()):
+        for name, plugin in sorted(shipped_files(rooms).items()):
             archive.writestr(zipfile.ZipInfo(name), plugin)
     target = folder / f"trellis_{hashlib.sha256(content.getvalue()).hexdigest()[:16]}.zip"
     target.write_bytes(content.getvalue())

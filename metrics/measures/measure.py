@@ -168,3 +168,14 @@ class Family(Generic[Facts]):
         """Compute all measures that are single numbers; None = there is nothing to compute it of."""
         names = [measure.name for measure in self.measures if not measure.by]
         return dict.fromkeys(names) | {name: value for name, _, value in self.values(facts, names)}
+
+
+class Addition(Struct, Generic[Facts], frozen=True):
+    """A measure of a plugin, and the family whose facts it is computed from."""
+
+    family: Family[Facts]
+    measure: Measure[Facts]
+
+    @property
+    def name(self) -> str:
+        return self.measure.name

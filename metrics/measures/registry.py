@@ -1,4 +1,7 @@
-"""Every measure by its name."""
+"""Every measure by its name: those of Trellis, and after them in their families those of plugins (``peer.plugins``).
+
+Families are complete once this module is imported.
+"""
 
 from typing import Any
 
@@ -8,9 +11,10 @@ from metrics.measures.emulation import EMULATION
 from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS
 from metrics.measures.learning import LEARNING, SCORES
-from metrics.measures.measure import Family, Measure
+from metrics.measures.measure import Addition, Family, Measure
 from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC
+from peer.plugins import PluginError, added, name_is_taken
 
 OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, TOPICS)
 """Measures of a snapshot."""
@@ -28,15 +32,18 @@ STUDIED: tuple[Family[Any], ...] = (
 )
 """What a study may name: a simulation in memory tells it."""
 
-MEASURES: dict[str, Measure[Any]] = {
-    measure.name: measure
-    for family in (*STUDIED, WIRE_LINKS, LEARNING, ATTACK, EMULATION)
-    for measure in family.measures
-}
+FAMILIES: tuple[Family[Any], ...] = (*STUDIED, WIRE_LINKS, LEARNING, ATTACK, EMULATION)
+"""Every family."""
+
+REPORTED: tuple[Family[Any], ...] = (DELIVERIES, TRAFFIC, EMULATION, GROUPS, LEARNING, ATTACK, DISCLOSURE)
+"""The families of which a run's report has the measures of plugins, too."""
+
+_MEASURE_OF = {"messages_published": "messages"}
+"""Headline numbers that have another name than their measure."""
 
 _LEAST = ("least_delay_ms_p50", "least_delay_ms_p99")
 
-HEADLINE = (
+_OWN_HEADLINE = (
     *("messages_published", "deliveries_expected", "delivery_ratio", "deliveries_unknown"),
     *(f"propagation_delay_ms_{statistic}" for statistic in ("mean", "p50", "p90", "p99", "max")),
     *_LEAST,
@@ -53,10 +60,33 @@ HEADLINE = (
     *(*GROUPS.names, *LEARNING.names, *ATTACK.names, *DISCLOSURE.names),
     *(name for name in EMULATION.names if name not in ("stretch_p50", *_LEAST)),
 )
+
+
+def _add_measures() -> tuple[str, ...]:
+    """Add the measures of plugins to their families, and return the names of those that are headline numbers.
+
+    Raises:
+        PluginError: a plugin has something else, an unknown family, or uses a name that is taken.
+    """
+    found = []
+    for plugin, addition in added("measures", Addition):
+        name, family = addition.name, addition.family
+        if family not in FAMILIES:
+            raise PluginError(f"{plugin.shown}: the measure {name!r} is in no family of metrics.measures.registry")
+        if not name.isidentifier():
+            raise PluginError(f"{plugin.shown}: expected a Python identifier as the name of a measure, got {name!r}")
+        if name in _MEASURE_OF or any(name in other.names for other in FAMILIES):
+            raise name_is_taken(plugin, name)
+        family.measures.append(addition.measure)
+        if family in REPORTED and not addition.measure.by:
+            found.append(name)
+    return tuple(found)
+
+
+HEADLINE = (*_OWN_HEADLINE, *_add_measures())
 """The headline numbers of a run, in the order of ``summary.json``."""
 
-_MEASURE_OF = {"messages_published": "messages"}
-"""Headline numbers that have another name than their measure."""
+MEASURES: dict[str, Measure[Any]] = {measure.name: measure for family in FAMILIES for measure in family.measures}
 
 
 def find_measure(name: str) -> Measure[Any] | None:

@@ -9,7 +9,8 @@ from msgspec import structs
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
-from metrics.report.figures import CHAPTERS, Chapter
+from metrics.report.figures.chapter import Chapter
+from metrics.report.figures.registry import CHAPTERS
 from metrics.report.groups import expressions_by_use, sharing_of_links
 from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_rows

@@ -1,6 +1,6 @@
 """Which nodes messages with expressions are for, and the ``groups`` table: whom each of them reached, at which cost."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from metrics.asked import direct_delays_ms
-from metrics.measures.steiner import MOST_HOSTS, bound_tree, shortest_paths
+from metrics.facts.groups import GroupMessage, Rate, predict
+from metrics.measures.steiner import MOST_HOSTS, shortest_paths
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.storage import Place
@@ -24,9 +25,6 @@ from peer.core.addressing.keywords import find_members, terms_of_topics
 from peer.core.bitset import Bitset, bitset, members
 from peer.core.frames import Data
 from peer.protocols.registry import PROTOCOLS
-
-FalsePositiveRate = Callable[[int, tuple[int, ...]], float]
-"""See ``peer.protocols.description.Description.false_positive_rate``; without the parameters."""
 
 
 class Subscribers:
@@ -53,10 +51,14 @@ class Subscribers:
         """(nodes,) how many topics each node subscribes to."""
         return np.bincount(self._node[self._last(at_ns, slice(None))], minlength=nodes)
 
+    def of_expression(self, expression: str, at_ns: int) -> dict[int, Bitset]:
+        """The subscribers of every topic in an expression."""
+        topics = {topic for term in terms_of_topics(expression) for topic in term}
+        return {topic: bitset(self.of_topic(topic, at_ns).tolist()) for topic in topics}
+
     def satisfying(self, expression: str, at_ns: int) -> Bitset:
         """The nodes that satisfy an expression."""
-        topics = {topic for term in terms_of_topics(expression) for topic in term}
-        return find_members(expression, {topic: bitset(self.of_topic(topic, at_ns).tolist()) for topic in topics})
+        return find_members(expression, self.of_expression(expression, at_ns))
 
     def _last(self, at_ns: int, some: slice) -> Bools:
         """Which of some intervals contain an instant."""
@@ -64,7 +66,7 @@ class Subscribers:
         return inside
 
 
-def predicted_rate(run: RunDir) -> FalsePositiveRate | None:
+def predicted_rate(run: RunDir) -> Rate | None:
     """What the protocol of a run predicts; None if it predicts nothing."""
     protocol = PROTOCOLS.get(run.experiment["protocol"])
     if protocol is None or protocol.false_positive_rate is None:
@@ -89,12 +91,10 @@ class _Receipts(Struct):
     delivered: dict[int, int]  # node -> when
     relays: Bitset
     copies: int
-    delay_ms: float | None
+    delay_ns: int | None
 
 
-def build_groups(
-    run: RunDir, sources: GroupSources, adversaries: frozenset[int], rate: FalsePositiveRate | None
-) -> pa.Table:
+def build_groups(run: RunDir, sources: GroupSources, adversaries: frozenset[int], rate: Rate | None) -> pa.Table:
     """The ``groups`` table: a row per message with an expression. Only honest nodes count.
 
     Args:
@@ -114,34 +114,18 @@ def build_groups(
     rows: list[dict[str, Any]] = []
     for message, receipts in zip(messages.to_pylist(), _receipts(messages, sources, adversaries), strict=True):
         at_ns = message["scheduled_ns"] if message["publish_ns"] is None else message["publish_ns"]
-        expression, own = message["expression"], 1 << message["publisher"]
-        satisfying = subscribers.satisfying(expression, at_ns)
-        group = satisfying & honest & ~own
+        expression, publisher = message["expression"], message["publisher"]
+        topics = subscribers.of_expression(expression, at_ns)
         up = bitset(node[(from_ns <= at_ns) & (at_ns < to_ns)].tolist())
-        others = up & honest & ~satisfying & ~own
-        handed = bitset(receipts.delivered)
-        late = bitset(
-            each
-            for each in members(handed & ~group)
-            if subscribers.satisfying(expression, receipts.delivered[each]) >> each & 1
-        )
-        reached = [hosts[each] for each in (message["publisher"], *members(handed & group))]
-        rows.append(
-            {
-                "message_id": message["message_id"],
-                "expression": expression,
-                "members": group.bit_count(),
-                "reached": len(reached) - 1,
-                "latecomers": late.bit_count(),
-                "false_positives": (handed & ~group & ~late).bit_count(),
-                "false_positives_predicted": rate and _predict(rate, expression, others, subscribers, at_ns),
-                "relays": (receipts.relays & ~group & ~handed).bit_count(),
-                "others": others.bit_count(),
-                "copies": receipts.copies,
-                "delay_ms": receipts.delay_ms,
-                "bound_ms": None if lengths is None else bound_tree(lengths, reached),
-            }
-        )
+        found = GroupMessage.begin(expression, publisher, find_members(expression, topics), up & honest, honest)
+        if rate is not None:
+            found.predicted = predict(rate, expression, _count_topics(found.others, subscribers, at_ns), topics)
+        found.copies, found.delay_ns = receipts.copies, receipts.delay_ns
+        found.relay(receipts.relays)
+        for each, delivered_ns in receipts.delivered.items():
+            found.deliver(each, partial(subscribers.satisfying, expression, delivered_ns))
+        identity = {"message_id": message["message_id"], "expression": expression}
+        rows.append(identity | found.summarise(lengths, hosts.__getitem__))
     return pa.Table.from_pylist(rows, arrow_schema(GROUPS))
 
 
@@ -157,7 +141,7 @@ def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[
     copied = (pc.field("kind") == Data.kind) & pc.field("at_relay").is_valid()
     copies = read_staged(sources.hops, HOPS, names, copied)
     copies = _of_messages(copies, messages, "dst_node", bad)
-    found = [_Receipts({}, 0, 0, 0.0) for _ in range(len(messages))]
+    found = [_Receipts({}, 0, 0, 0) for _ in range(len(messages))]
     relays: list[list[int]] = [[] for _ in found]
     publishers = messages["publisher"].to_pylist()
     lines = (delivered[name].to_pylist() for name in ("place", "node", "ts_ns"))
@@ -172,7 +156,7 @@ def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[
     delay_ms = np.bincount(of_copy, copies["asked_delay_ms"].to_numpy(), len(found)).tolist()
     for each, of_message, number, total_ms in zip(found, relays, count, delay_ms, strict=True):
         each.relays, each.copies = bitset(of_message), number
-        each.delay_ms = None if np.isnan(total_ms) else total_ms
+        each.delay_ns = None if np.isnan(total_ms) else round(total_ms * 1e6)
         yield each
 
 
@@ -183,18 +167,8 @@ def _of_messages(rows: pa.Table, messages: pa.Table, node: str, left_out: pa.Arr
     return rows.append_column("place", place).filter(chosen)
 
 
-def _predict(rate: FalsePositiveRate, expression: str, others: Bitset, subscribers: Subscribers, at_ns: int) -> float:
-    """How many of the nodes that do not satisfy the expression are expected to take the message for theirs."""
-    nodes = np.array(list(members(others)), np.int64)
-    count = 1 + int(nodes.max(initial=0))
-    own = subscribers.count_topics(count, at_ns)[:count]
-    columns = [own[nodes]]
-    for term in terms_of_topics(expression):
-        held = np.zeros(count, np.int64)
-        for topic in term:
-            having = subscribers.of_topic(topic, at_ns)
-            held[having[having < count]] += 1
-        columns.append(len(term) - held[nodes])
-    kinds, counts = np.unique(np.stack(columns, axis=1), axis=0, return_counts=True)
-    chances = (rate(attributes, tuple(lacking)) for attributes, *lacking in kinds.tolist())
-    return float(sum(chance * number for chance, number in zip(chances, counts.tolist(), strict=True)))
+def _count_topics(nodes: Bitset, subscribers: Subscribers, at_ns: int) -> dict[int, Bitset]:
+    """Some nodes by how many topics they subscribe to."""
+    numbered = np.fromiter(members(nodes), np.int64)
+    own = subscribers.count_topics(1 + int(numbered.max(initial=0)), at_ns)[numbered]
+    return {count: bitset(numbered[own == count].tolist()) for count in np.unique(own).tolist()}

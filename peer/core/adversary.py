@@ -156,11 +156,30 @@ class EclipseAttacker(ComposedNode):
         super().__init__(state, parts | {"adversary": EclipseMesh(state, parameters)})
 
 
-# How each is called in specifications and experiments.
-ADVERSARIES: dict[str, Callable[..., StatefulNode]] = {
-    "topic-attacker": TopicAttacker,
-    "eclipse": EclipseAttacker,
-    "slow": SlowNode,
-    "dropper": Dropper,
-    "asker": Asker,
+class Adversary(Struct, frozen=True):
+    """A kind of adversary.
+
+    Attributes:
+        name: what specifications and experiments call it.
+        behaviour: its class, which is made with the node's ``State``, the node's parts by role, and an instance of its
+            attribute ``Parameters``. A parameter has the value of the key of this name in the adversary's section or in
+            ``[adversary]``; ``accomplices`` has the numbers of all adversaries, ``topics`` the number of topics.
+        parameters: the form of a section with its name; None = it has none.
+    """
+
+    name: str
+    behaviour: Callable[..., StatefulNode]
+    parameters: type[Struct] | None = None
+
+
+ADVERSARIES: dict[str, Adversary] = {
+    adversary.name: adversary
+    for adversary in (
+        Adversary("topic-attacker", TopicAttacker),
+        Adversary("eclipse", EclipseAttacker),
+        Adversary("slow", SlowNode),
+        Adversary("dropper", Dropper),
+        Adversary("asker", Asker),
+    )
 }
+"""Those of Trellis."""

@@ -1,15 +1,16 @@
 """The protocols by name, the parts by role and name, and how a node is made of them.
 
-A new protocol of Trellis adds its ``PROTOCOL`` to ``_OWN``; nothing else lists names. The protocols of plugins follow
-(``peer.plugins``).
+A new protocol of Trellis adds its ``PROTOCOL`` to ``_OWN``; nothing else lists names. The protocols and adversaries of
+plugins follow (``peer.plugins``).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from peer.core.adversary import ADVERSARIES
+from peer.core.adversary import ADVERSARIES as OWN_ADVERSARIES
+from peer.core.adversary import Adversary
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.flood import Flood
 from peer.core.dissemination.notify_pull import NotifyPull
@@ -23,7 +24,7 @@ from peer.core.node import ComposedNode, StatefulNode
 from peer.core.observed_links import ObservedLinks
 from peer.core.parts import Part, State
 from peer.core.processing_delay import UnhurriedNode
-from peer.plugins import PluginError, added
+from peer.plugins import PluginError, add_extensions, added
 from peer.protocols import (
     complete_graph,
     gossipsub,
@@ -40,7 +41,7 @@ from peer.protocols import (
     topiary,
     vitis,
 )
-from peer.protocols.description import Choice, Composition, Description, section_name
+from peer.protocols.description import Choice, Composition, Description
 
 Made = TypeVar("Made")
 
@@ -83,32 +84,6 @@ SHARED_DISSEMINATIONS: dict[str, type[Part]] = {
 """Those that work with every protocol."""
 
 
-def add_protocols(
-    protocols: Mapping[str, Description], plugins: Iterable[tuple[str, object]]
-) -> dict[str, Description]:
-    """Return protocols with those of plugins after them.
-
-    Args:
-        protocols: by name.
-        plugins: what an error message calls each plugin, and its ``PROTOCOL``.
-
-    Raises:
-        PluginError: a ``PROTOCOL`` is no description, has a name that is taken, or an overlay that cannot be borrowed.
-    """
-    together = dict(protocols)
-    for shown, protocol in plugins:
-        if not isinstance(protocol, Description):
-            raise PluginError(f"{shown}: expected PROTOCOL to be a Description, got {type(protocol).__name__}")
-        sections = {section_name(name) for name in (*together, *MEMBERSHIPS, *SHARED_DISSEMINATIONS, "protocol")}
-        if protocol.section in sections:
-            raise PluginError(f"{shown}: the name {protocol.name!r} is taken; choose another one")
-        if "overlay" not in protocol.parts and not _may_lend(together.get(str(protocol.composition.overlay["name"]))):
-            named = protocol.composition.overlay["name"]
-            raise PluginError(f"{shown}: {protocol.name!r} has no overlay of its own and cannot use {named!r}")
-        together[protocol.name] = protocol
-    return together
-
-
 def _may_lend(lender: Description | None) -> bool:
     """Whether the overlay of a protocol works for another protocol: the plan gives it nothing but parameters."""
     return (
@@ -119,8 +94,27 @@ def _may_lend(lender: Description | None) -> bool:
     )
 
 
-PROTOCOLS = add_protocols(_OWN, ((f"plugin {plugin.origin.path}", made) for plugin, made in added("protocols")))
+PROTOCOLS = add_extensions(_OWN, "protocols", Description, (*MEMBERSHIPS, *SHARED_DISSEMINATIONS, "protocol"))
 """Every protocol; experiments have their sections in this order."""
+
+
+def _check_borrowed_overlays() -> None:
+    """Refuse protocols of plugins that cannot have the overlay that they name.
+
+    Raises:
+        PluginError: there is one.
+    """
+    for plugin, protocol in added("protocols", Description):
+        lender = str(protocol.composition.overlay["name"])
+        if "overlay" not in protocol.parts and not _may_lend(PROTOCOLS.get(lender)):
+            problem = f"{protocol.name!r} has no overlay of its own and cannot use {lender!r}"
+            raise PluginError(f"{plugin.shown}: {problem}")
+
+
+_check_borrowed_overlays()
+
+ADVERSARIES: dict[str, Adversary] = add_extensions(OWN_ADVERSARIES, "adversaries", Adversary, ("none",))
+"""Every kind of adversary."""
 
 
 def _own_parts(role: str) -> dict[str, type[Part]]:
@@ -205,7 +199,8 @@ def compose(
         made["dissemination"] = _make("dissemination", DISSEMINATIONS, parts.dissemination, state)
     whole: StatefulNode = ComposedNode(state, made)
     if behaviour is not None:
-        whole = _make("behaviour", ADVERSARIES, behaviour, state, made)
+        behaviours = {name: adversary.behaviour for name, adversary in ADVERSARIES.items()}
+        whole = _make("behaviour", behaviours, behaviour, state, made)
     return UnhurriedNode(whole, processing_ns) if processing_ns else whole
 
 

@@ -21,7 +21,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 
-import metrics.report
+import metrics.report.report
 import metrics.summary
 import metrics.tables.deliveries
 import metrics.tables.pipeline
@@ -45,7 +45,7 @@ PLACES = (
             "metrics.summary.headline",
         )
     ),
-    "metrics.report.render",
+    "metrics.report.report.render",
 )
 """From the first kernel to the page: where an analysis is killed."""
 

@@ -12,12 +12,13 @@ import pytest
 from msgspec import structs
 
 from harness import cli
-from metrics import report, tables
+from metrics import tables
 from metrics.analysis import analyse
 from metrics.comparison.groups import group_runs
 from metrics.executors.in_process import InProcess
 from metrics.headline import headline
-from metrics.report.figures import CHAPTERS, FIGURES
+from metrics.report import report
+from metrics.report.figures.registry import CHAPTERS, FIGURES
 from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir
 from metrics.tables.scheduled import weigh_schedule

@@ -13,11 +13,12 @@ from harness.stages.simulation import simulate_planned
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
 from harness.studies.point_run import Row, simulate_point
-from metrics import report, summary, tables
+from metrics import summary, tables
 from metrics.adversaries import read_adversaries
 from metrics.comparison.resampling import RESAMPLED
 from metrics.comparison.rows import read_delivery_rows
 from metrics.measures.deliveries import DELIVERIES
+from metrics.report import report
 from metrics.rundir import RunDir, Summary
 
 ATTACKED = {

@@ -15,11 +15,12 @@ from harness.stages.simulation import simulate_planned
 from harness.studies.form import RunSpec
 from harness.studies.measures import MEASURES
 from harness.studies.point_run import simulate_point
-from metrics import report, summary, tables
+from metrics import summary, tables
 from metrics.adversaries import read_adversaries
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.groups import GROUPS
 from metrics.measures.registry import MEASURES as REPORTED
+from metrics.report import report
 from metrics.report.groups import ALL, MOST_EXPRESSIONS, expressions_by_use, sharing_of_links
 from metrics.rundir import RunDir, Summary
 from peer.core.addressing.expression import parse

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.studies.groups import GroupMessage, count_newcomers, measure_paths, predict, sum_up_groups
+from harness.studies.groups import WatchedMessage, count_newcomers, measure_paths, sum_up_groups
 from harness.studies.observer import Batch, Watch
+from metrics.facts.groups import count_sets, predict
 from metrics.measures.groups import GROUPS, NEWCOMER_S, NEWCOMERS, GroupMessages, Newcomers, gini
 from metrics.measures.steiner import MOST_HOSTS
 from peer.core.addressing.bloom import BloomScheme
@@ -199,8 +200,8 @@ def test_what_adversaries_receive_does_not_count() -> None:
 
 
 def test_a_link_carries_an_expression_in_either_direction_and_for_several_messages_once() -> None:
-    def message(expression: str, *copies: tuple[int, int]) -> GroupMessage:
-        made = GroupMessage(expression, 0, 0, 0, 0.0)
+    def message(expression: str, *copies: tuple[int, int]) -> WatchedMessage:
+        made = WatchedMessage(expression, 0, 0, 0)
         for peer, node in copies:
             made.receive(event("duplicate", 5, node, peer), {}, 1)
         return made
@@ -245,7 +246,7 @@ def test_predicted_false_positives_are_those_of_each_node(
     expected = sum(
         rate(len(interests[node]), tuple(len(term - interests[node]) for term in left)) for node in members(others)
     )
-    assert predict(rate, expression, others, subscribers) == expected
+    assert predict(rate, expression, count_sets(others, subscribers.values()), subscribers) == expected
 
 
 def test_terms_count_as_independent_in_the_prediction() -> None:

@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.patches import StepPatch
 
-from metrics.report.figures import Drawing, network, overlay, results
-from metrics.report.figures.chapter import Draw
+from metrics.report.figures import network, overlay, results
+from metrics.report.figures.chapter import Draw, Drawing
 from metrics.report.figures.world import draw_world
 from metrics.report.run import Run
 from metrics.totals import Totals

@@ -25,9 +25,9 @@ from metrics.report.canvas import (
     plot_seconds,
     whole_numbers,
 )
-from metrics.report.figures import CHAPTERS, FIGURES
 from metrics.report.figures.chapter import Drawing, number, percent
 from metrics.report.figures.network import OVERHEAD
+from metrics.report.figures.registry import CHAPTERS, FIGURES
 from metrics.report.figures.world import draw_world
 from metrics.report.svg import palette_css, to_element, to_svg
 from metrics.totals import Totals

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
-from topologies.graph_kinds import GRAPHS
-
 if TYPE_CHECKING:
     from topologies.importers.imported import Imported
 
@@ -56,6 +54,7 @@ class Importer(Struct, frozen=True):
         carries: what it can have besides delays: ``jitter`` and ``loss`` of every pair, ``rates`` of access links, a
             ``graph`` of routers and links.
         writes: whether Trellis writes the form, too.
+        module: the module that reads and writes it; empty = the one of its name in this package.
     """
 
     name: str
@@ -64,6 +63,7 @@ class Importer(Struct, frozen=True):
     options: frozenset[str] = frozenset()
     carries: frozenset[str] = frozenset()
     writes: bool = False
+    module: str = ""
 
     def read(self, path: Path | None, options: Options) -> Imported:
         """Read data.
@@ -88,7 +88,7 @@ class Importer(Struct, frozen=True):
         return left_out
 
     def _module(self) -> ModuleType:
-        return import_module(f"{__name__}.{self.name.replace('-', '_')}")
+        return import_module(self.module or f"{__name__}.{self.name.replace('-', '_')}")
 
 
 _ALL = frozenset({"times", "directed", "missing"})
@@ -142,6 +142,7 @@ IMPORTERS: dict[str, Importer] = {
         Importer("miniedit", "a file of MiniEdit", options=frozenset({"missing"}), carries=_BOTH | _GRAPH),
     )
 }
+"""Those of Trellis; ``topologies.kinds`` has all."""
 
 
 class TopoReference(NamedTuple):
@@ -160,10 +161,3 @@ class TopoReference(NamedTuple):
         """Return what a text such as ``mytopo.py:MyTopo,3`` or ``tree,2,3`` names."""
         file, separator, call = text.rpartition(".py:")
         return cls(f"{file}.py", call) if separator else cls(None, text)
-
-
-def carried_by(kind: str) -> frozenset[str]:
-    """Return what data of an underlay's kind can have besides delays; of generated ones, only graphs have more."""
-    if kind in GRAPHS:
-        return _GRAPH
-    return IMPORTERS[kind].carries if kind in IMPORTERS else frozenset()

@@ -1,0 +1,136 @@
+"""Messages with expressions among honest nodes: which members, relays and other nodes each of them reaches."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
+
+from msgspec import Struct
+
+from metrics.measures.steiner import Matrix, bound_tree
+from peer.core.addressing.keywords import terms_of_topics
+from peer.core.bitset import Bitset, members
+
+Rate = Callable[[int, tuple[int, ...]], float]
+"""See ``peer.protocols.description.Description.false_positive_rate``; without the parameters."""
+
+
+class GroupMessage(Struct):
+    """A message with an expression, from its publication on.
+
+    The events of one node come in order of time; those of different nodes may come in any order.
+
+    Attributes:
+        expression: the message's.
+        publisher: the node that published it.
+        group: the members at the publication.
+        others: the nodes that were up then, without members and publisher.
+        predicted: the false positives that the protocol predicts among the others; None = it predicts nothing.
+        reached: see ``metrics.measures.groups.GroupMessages``; so are ``latecomers``, ``false_positives``, ``relays``
+            and ``copies``.
+        delay_ns: the one-way delays of the copies' links, added up; None = not known.
+    """
+
+    expression: str
+    publisher: int
+    group: Bitset
+    others: Bitset
+    predicted: float | None = None
+    reached: Bitset = 0
+    latecomers: Bitset = 0
+    false_positives: Bitset = 0
+    relays: Bitset = 0
+    copies: int = 0
+    delay_ns: int | None = 0
+
+    @classmethod
+    def begin(cls, expression: str, publisher: int, satisfying: Bitset, up: Bitset, honest: Bitset) -> Self:
+        """Return a message at its publication.
+
+        Args:
+            expression: the message's.
+            publisher: the node that publishes it.
+            satisfying: the nodes that satisfy the expression.
+            up: the nodes that are up.
+            honest: the nodes that count.
+        """
+        counted = honest & ~(1 << publisher)
+        return cls(expression, publisher, satisfying & counted, up & ~satisfying & counted)
+
+    def relay(self, nodes: Bitset) -> None:
+        """Take nodes that passed a first copy on without handing it to their application."""
+        self.relays |= nodes & ~(1 << self.publisher | self.group | self.latecomers | self.false_positives)
+
+    def deliver(self, node: int, satisfying: Callable[[], Bitset]) -> None:
+        """Take a node that handed the message to its application.
+
+        Args:
+            node: which node.
+            satisfying: finds the nodes that satisfy the expression at this instant.
+        """
+        own = 1 << node
+        if node == self.publisher:
+            return
+        self.relays &= ~own
+        if self.group & own:
+            self.reached |= own
+        elif satisfying() & own:
+            self.latecomers |= own
+        else:
+            self.false_positives |= own
+
+    def summarise(self, lengths: Matrix | None, place: Callable[[int], int] = int) -> dict[str, Any]:
+        """Return what ``metrics.measures.groups.GroupMessages`` has of a message, by the names there.
+
+        Args:
+            lengths: (n, n) the shortest paths between places, in ms; None = compute no bound.
+            place: of a node.
+        """
+        ends = [place(node) for node in (self.publisher, *members(self.reached))]
+        return {
+            "members": self.group.bit_count(),
+            "reached": self.reached.bit_count(),
+            "latecomers": self.latecomers.bit_count(),
+            "false_positives": self.false_positives.bit_count(),
+            "false_positives_predicted": self.predicted,
+            "relays": self.relays.bit_count(),
+            "others": self.others.bit_count(),
+            "copies": self.copies,
+            "delay_ms": None if self.delay_ns is None else self.delay_ns / 1e6,
+            "bound_ms": None if lengths is None else bound_tree(lengths, ends),
+        }
+
+
+def predict(rate: Rate, expression: str, others: Mapping[int, Bitset], subscribers: Mapping[int, Bitset]) -> float:
+    """Return how many nodes that do not satisfy an expression are expected to take its message for theirs.
+
+    Args:
+        rate: of one node.
+        expression: the message's.
+        others: the nodes, by their number of topics.
+        subscribers: of each topic in the expression.
+    """
+    terms = terms_of_topics(expression)
+    groups: dict[tuple[int, ...], Bitset] = {(own,): nodes for own, nodes in others.items()}
+    for topics in terms:
+        sets = [subscribers.get(topic, 0) for topic in topics]
+        groups = {
+            (*counts, count): some
+            for counts, nodes in groups.items()
+            for count, some in count_sets(nodes, sets).items()
+        }
+    return sum(
+        some.bit_count() * rate(own, tuple(len(term) - held for term, held in zip(terms, held_of, strict=True)))
+        for (own, *held_of), some in groups.items()
+    )
+
+
+def count_sets(nodes: Bitset, sets: Iterable[Bitset]) -> dict[int, Bitset]:
+    """Return some nodes by the number of sets that they are in."""
+    found = {0: nodes}
+    for each in sets:
+        after: dict[int, Bitset] = {}
+        for count, some in found.items():
+            for number, part in ((count, some & ~each), (count + 1, some & each)):
+                if part:
+                    after[number] = after.get(number, 0) | part
+        found = after
+    return found
