@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the packages of the programs that are missing for GROUP (run, test or bench). Needs root.
+# Installs the packages of the programs that are missing for GROUP (run, test, bench or guest). Needs root.
 # It starts no service and disables the services of new packages; existing services do not change. After an
 # interruption the next call repairs the state. DPKG_ROOT (that of dpkg) prefixes paths.
 set -eu
