@@ -4,7 +4,6 @@ import os
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +13,13 @@ import pytest
 
 from harness.errors import TestbedError
 from harness.machine.netns import entered
-from harness.planes.host_capture.ring import RETIRE_MS, PacketRing
+from harness.planes.host_capture.ring import PacketRing
 from harness.planes.kernel import counting, settings
 from harness.planes.kernel.offloads import switch_off
 from harness.planes.plane import Counters, Port
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets
 from tests.namespaces import held_namespaces
+from tests.rings import read_stopped
 
 pytestmark = pytest.mark.root
 
@@ -111,13 +111,7 @@ def largest_frame(hosts: Sequence[str], port: Port) -> int:
             left -= len(receiver.recv(1 << 16))
         sending.join()
     ring.stop()
-    lengths = []
-    until_s = time.monotonic() + 5
-    while ring.outstanding and time.monotonic() < until_s:
-        time.sleep(RETIRE_MS / 1e3)
-        lengths += [length for _, _, _, length in ring.packets()]
-    ring.close()
-    return max(lengths)
+    return max(length for _, _, _, length in read_stopped(ring))
 
 
 @contextmanager

@@ -3,6 +3,10 @@
 The kernel copies the beginning of each packet into the ring, with its own timestamp, and hands over whole blocks. So
 reading needs no system call, and a reader that runs a few times per second misses nothing.
 
+A block is handed over when it is full, or ``RETIRE_MS`` after the kernel has opened it, however few packets it has. So
+a reader that does not run loses packets once all blocks are handed over: at a low rate the number of blocks, not their
+size, is how long it may pause.
+
 Source: Documentation/networking/packet_mmap.rst, linux/if_packet.h, packet(7).
 """
 
@@ -20,8 +24,8 @@ from harness.planes.pcapng import INBOUND, OUTBOUND
 RETIRE_MS = 50
 """Time after which the kernel hands over a block that is not full."""
 
-_BLOCK_BYTES, _BLOCKS = 1 << 18, 8
-"""A packet takes about 200 bytes: the ring holds some 10,000."""
+_BLOCK_BYTES, _BLOCKS = 1 << 15, 64
+"""A packet takes about 200 bytes: the ring holds some 10,000, and the packets of at least 3 s at a low rate."""
 
 _FRAME_BYTES = 1 << 11
 _SOL_PACKET, _RX_RING, _STATISTICS, _VERSION, _V3 = 263, 5, 6, 10, 2
