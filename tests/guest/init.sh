@@ -19,7 +19,7 @@ modprobe tun
 ulimit -n 65536
 mkdir -p /work/results
 tar -x -f /dev/vdb -C /work
-export PYTHONPATH=/work/checkout:/opt/python PYTHONDONTWRITEBYTECODE=1 TRELLIS_GUEST=1 TRELLIS_RESULTS=/work/results
+export PYTHONPATH=/work/checkout TRELLIS_GUEST=1 TRELLIS_RESULTS=/work/results
 cd /work/checkout || exit 1
 bash /work/order.sh >/work/results/output 2>&1
 echo $? >/work/results/status

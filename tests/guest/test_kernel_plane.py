@@ -104,7 +104,7 @@ def crossings_ms(seen: list[Seen], source: int, destination: int, limit: int) ->
 def test_both_planes_have_the_delays_that_were_asked_for(namespaces: list[str], tmp_path: Path) -> None:
     network = ask()
     asked_ms = network.asked_of_pairs().delay_ms
-    record = {}
+    record, median_ms = {}, {}
     for name, make in PLANES.items():
         folder = tmp_path / name
         folder.mkdir()
@@ -120,6 +120,7 @@ def test_both_planes_have_the_delays_that_were_asked_for(namespaces: list[str], 
             "rtt_error_ms": dict(zip(("p50", "p99", "max"), np.quantile(rtt_error_ms, [0.5, 0.99, 1]), strict=True)),
             "wire_error_ms": dict(zip(("p50", "p99", "max"), np.quantile(error_ms, [0.5, 0.99, 1]), strict=True)),
         }
+        median_ms[name] = np.array([np.median(taken) for taken in wire.values()])
         frames = 2 * ROUNDS * len(PAIRS)
         assert (found.capture.frames_in, found.capture.frames_out) == (frames, frames)
         assert (found.capture.records_written, found.capture.records_dropped) == (2 * frames, 0)
@@ -127,6 +128,10 @@ def test_both_planes_have_the_delays_that_were_asked_for(namespaces: list[str], 
         assert (counters.frames_in, counters.frames_out, counters.unaccounted) == (frames, frames, 0)
         assert counters.bytes_in == counters.bytes_out == frames * PACKET_BYTES
     print(json.dumps(record, indent=1))
+    table = np.array([[asked_ms[pair] for pair in PAIRS], *median_ms.values()])
+    for pair, (asked, *medians) in zip(PAIRS, table.T, strict=True):
+        words = " ".join(f"{name} {median:.3f}" for name, median in zip(median_ms, medians, strict=True))
+        print(f"{pair}: asked {asked:.3f} ms, {words}, difference {1e3 * (medians[1] - medians[0]):.0f} us")
     Path(os.environ["TRELLIS_RESULTS"], "delays.json").write_text(json.dumps(record))
     for name, errors in record.items():
         assert errors["wire_error_ms"]["p99"] < LIMIT_MS, name
