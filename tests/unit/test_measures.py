@@ -22,12 +22,12 @@ from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
 from metrics.measures.registry import HEADLINE, MEASURES, OVERLAY, STUDIED, find_measure
 from metrics.measures.traffic import TRAFFIC, Traffic
+from metrics.measures.underlay import UNDERLAY
 from metrics.overlay.interests import correlate, correlate_topics, intersect_top
 from metrics.overlay.snapshot import Snapshot
 from metrics.report.page import format_value, label_of
 from metrics.tables.schemas import TABLES
 from peer.core.frames import Bye, Data, Hello, Subscriptions
-from metrics.measures.underlay import UNDERLAY
 from peer.protocols.registry import background_kinds
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "fabricated-summary.json"
