@@ -9,6 +9,9 @@ from topologies.importers import TopoReference
 
 DATA_VARIABLE = "TRELLIS_DATA"
 
+BELOW_DATA = f"${DATA_VARIABLE}/"
+"""How a path below the folder of data begins."""
+
 DATA_SETS = {
     "wondernetwork": "wondernetwork-2020",
     "follower-graph": "snap-ego-twitter/ego-twitter-follows.adj.gz",
@@ -22,20 +25,25 @@ def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> P
 
     Args:
         spec: the section.
-        folder: the folder of the experiment file; ``spec.path`` is relative to it.
+        folder: the folder of the experiment file; ``spec.path`` is relative to it, unless it begins with
+            ``BELOW_DATA``.
 
     Raises:
-        ExperimentError: the path begins with the home of an unknown user.
+        ExperimentError: the path begins with the home of an unknown user, or with a variable that is not set.
     """
     named = spec.path
     if isinstance(spec, UnderlaySpec) and spec.topo is not None:
         named = TopoReference.parse(spec.topo).file
+    data = os.environ.get(DATA_VARIABLE)
     if named is not None:
+        if (below := named.removeprefix(BELOW_DATA)) != named:
+            if not data:
+                raise ExperimentError(named, f"the environment variable {DATA_VARIABLE} is not set")
+            return Path(data) / below
         try:
             return folder / Path(named).expanduser()
         except RuntimeError as error:  # the home of a user that does not exist
             raise ExperimentError(named, str(error)) from None
-    data = os.environ.get(DATA_VARIABLE)
     return Path(data) / DATA_SETS[spec.kind] if data and spec.kind in DATA_SETS else None
 
 

@@ -113,7 +113,8 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Number of hosts; each runs one node. Default: every site of the data, every router (``waxman``,
     ``barabasi-albert``), every port (``fat-tree``), or 20 of other generated networks. A smaller number is a sample."""
     path: FilePath | None = None
-    """The data: a file, or a WonderNetwork folder (default: below $TRELLIS_DATA); relative to this file."""
+    """The data: a file or a folder, relative to this file, or below the folder of data if it begins with
+    ``$TRELLIS_DATA/`` (WonderNetwork: there by default)."""
     topo: TopoName | None = None
     """A ``Topo`` of Mininet (``mininet``), with arguments as ``mn --topo`` has them: ``mytopo.py:MyTopo,3``, or one of
     Mininet's own, such as ``tree,2,3``. The file is run, and is relative to this file."""

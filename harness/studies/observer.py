@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 from msgspec import Struct
 
+from harness.studies.carried import CarriedMessage
 from harness.studies.groups import Delay, WatchedMessage
 from metrics.facts.groups import Rate, count_sets, predict
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
@@ -32,6 +33,7 @@ class Batch:
 
     __slots__ = (
         "at_relay",
+        "carried",
         "copies",
         "delays_ns",
         "due",
@@ -58,6 +60,7 @@ class Batch:
         self.at_relay = array("I")
         self.topics: dict[TopicId, TopicDeliveries] = {}
         self.groups: list[WatchedMessage] = []  # the messages with expressions
+        self.carried: list[CarriedMessage] = []  # every message, if copies are watched on their way
         self.sent = array("I")  # of these by node: how many copies it sent
 
     def count_copy(self, node: NodeId, at_relay: bool) -> None:
@@ -95,6 +98,7 @@ class Flight(Struct):
     batch: Batch
     topic: TopicDeliveries
     group: WatchedMessage | None = None
+    carried: CarriedMessage | None = None
 
 
 class Watch:
@@ -109,7 +113,8 @@ class Watch:
         window_ns: length of the span of publication time of a batch, instead of ``batch_messages``.
         zero_ns: the instant at which the first of these spans begins.
         expressions: of the messages that have one.
-        delay_ns: one-way delay of each directed pair, needed with expressions.
+        delay_ns: one-way delay of each directed pair, needed with expressions or ``carries``.
+        carries: whether the way of every copy is kept.
         false_positive_rate: what the protocol predicts of a node; None = nothing.
 
     Attributes:
@@ -137,6 +142,7 @@ class Watch:
         expressions: Mapping[MessageId | None, str] = NO_EXPRESSIONS,
         delay_ns: Delay = lambda source, destination: 0,
         false_positive_rate: Rate | None = None,
+        carries: bool = False,
     ) -> None:
         self.changed_ns = 0
         self.joined_ns: dict[NodeId, int] = {}
@@ -154,6 +160,7 @@ class Watch:
         self._expressions = expressions
         self._delay_ns = delay_ns
         self._rate = false_positive_rate
+        self._carries = carries
         self._up = bitset(population.interests)
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
@@ -172,8 +179,8 @@ class Watch:
             "epoch": self._end_epoch,
             "disclose": self._disclose,
         }
-        if expressions:
-            self._handlers["deliver"] = self._receive_of_group
+        if expressions or carries:
+            self._handlers["deliver"] = self._receive
 
     def trace(self, event: TraceEvent) -> None:
         handler = self._handlers.get(event.event)
@@ -225,7 +232,10 @@ class Watch:
             group = WatchedMessage.begin(expression, event.node, members, self._up, ~self._adversaries)
             group.predicted = self._predict(group)
             batch.groups.append(group)
-        self.flights[event.message_id] = Flight(event.ts_ns, due, due, relays, settled, batch, of_topic, group)
+        carried = CarriedMessage(event.node, due) if self._carries else None
+        if carried is not None:
+            batch.carried.append(carried)
+        self.flights[event.message_id] = Flight(event.ts_ns, due, due, relays, settled, batch, of_topic, group, carried)
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
@@ -271,16 +281,19 @@ class Watch:
         else:
             flight.batch.duplicates += 1
         flight.batch.count_copy(event.node, at_relay=bool(flight.relays >> event.node & 1))
-        if flight.group is not None:
-            self._receive_of_group(event)
+        if flight.group is not None or flight.carried is not None:
+            self._receive(event)
 
-    def _receive_of_group(self, event: TraceEvent) -> None:
-        """Count a copy of a message with an expression."""
+    def _receive(self, event: TraceEvent) -> None:
+        """Take a copy of a message with an expression, or one whose way is kept."""
         flight = self.flights.get(event.message_id)
-        if flight is None or flight.group is None or event.peer is None or self._adversaries >> event.node & 1:
+        if flight is None or event.peer is None or self._adversaries >> event.node & 1:
             return
-        flight.group.receive(event, self._subscribers, self._delay_ns(event.peer, event.node))
-        flight.batch.count_sent(event.peer)
+        if flight.carried is not None:
+            flight.carried.receive(event, self._delay_ns(event.peer, event.node))
+        if flight.group is not None:
+            flight.group.receive(event, self._subscribers, self._delay_ns(event.peer, event.node))
+            flight.batch.count_sent(event.peer)
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns

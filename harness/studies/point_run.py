@@ -14,6 +14,7 @@ from harness.planning.underlays import make_network
 from harness.simulator.enactment import START_NS, Enactment
 from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
+from harness.studies.carried import sum_up_carried
 from harness.studies.form import RunSpec
 from harness.studies.groups import count_newcomers, measure_paths, sum_up_groups
 from harness.studies.observer import Batch, Watch, sum_up
@@ -21,6 +22,7 @@ from harness.studies.snapshots import count_slots, take_snapshot
 from harness.workload.churn import Span
 from harness.workload.membership import first_population
 from harness.workload.workload import Workload, draw_membership, draw_workload
+from metrics.facts.crossings import Through, count_links_between
 from metrics.facts.groups import Rate
 from metrics.measures.attacks import DISCLOSURE, SLOTS, measure_disclosure
 from metrics.measures.deliveries import DELIVERIES
@@ -31,6 +33,7 @@ from metrics.measures.measure import Facts, Family
 from metrics.measures.snapshots import measure_snapshot
 from metrics.measures.steiner import Matrix
 from metrics.measures.traffic import TRAFFIC, Traffic
+from metrics.measures.underlay import UNDERLAY
 from metrics.rundir.timeline import SECOND_NS, Timeline
 from peer.core.bitset import bitset, members
 from peer.core.randomness import NETWORK, substream
@@ -83,6 +86,9 @@ class PointRun:
         asked = make_network(experiment, folder)
         draws = substream(experiment.seed, NETWORK, "network")
         network, nodes = SimulatedNetwork(asked, draws, seed=experiment.seed), asked.size
+        self._through = None
+        if asked.bottlenecks.graph.links and not set(measures).isdisjoint(UNDERLAY.names):
+            self._through = Through(asked.bottlenecks.graph, np.array(asked.bottlenecks.routers))
         self._times = _times(experiment, run)
         workload = _draw_workload(experiment, nodes, folder, self._times)
         self._topics = experiment.workload.topics
@@ -109,6 +115,7 @@ class PointRun:
             },
             delay_ns=network.delay_ns,
             false_positive_rate=_predicted_rate(experiment),
+            carries=self._through is not None,
         )
         self._hosts = nodes
         cost_ns = round(experiment.simulator.processing_ms * 1e6)
@@ -187,6 +194,10 @@ class PointRun:
             honest = [node for node in range(self._hosts) if not self._adversaries >> node & 1]
             facts = sum_up_groups(groups, [batch.sent for batch in batches], honest, self._lengths)
             rows += self._rows(GROUPS, facts, moment) + self._rows(NEWCOMERS, count_newcomers(groups), moment)
+        if self._through is not None:
+            carried = [message for batch in batches for message in batch.carried]
+            facts_of_links = sum_up_carried(carried, self._through, self.simulation.delay_ns, self._links_between)
+            rows += self._rows(UNDERLAY, facts_of_links, moment)
         return sorted(rows, key=lambda row: -1 if row.by is None else row.by)
 
     @cached_property
@@ -195,6 +206,13 @@ class PointRun:
         if BOUNDED.isdisjoint(self._measures):
             return None
         return measure_paths(self.simulation.delay_ns, self._hosts)
+
+    @cached_property
+    def _links_between(self) -> Matrix | None:
+        """The fewest links between routers, if they are needed."""
+        if self._through is None or "crossings_over_bound" not in self._measures:
+            return None
+        return count_links_between(self._through.graph)
 
     def _score_rows(self) -> list[Row]:
         """Return the scores per epoch, from the first epoch that a node scored; earlier ones had no messages."""

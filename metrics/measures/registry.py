@@ -14,6 +14,7 @@ from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Addition, Family, Measure
 from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC
+from metrics.measures.underlay import UNDERLAY
 from peer.plugins import PluginError, added, name_is_taken
 
 OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, TOPICS)
@@ -26,6 +27,7 @@ STUDIED: tuple[Family[Any], ...] = (
     DELIVERIES,
     GROUPS,
     NEWCOMERS,
+    UNDERLAY,
     SCORES,
     DISCLOSURE,
     TRAFFIC,

@@ -15,6 +15,7 @@ from metrics.checks import check_run
 from metrics.checks.evidence import Bounds, Links, Outcome, Transits
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
+from metrics.facts.crossings import Through
 from metrics.host_captures import compare_captures
 from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.schemas import SCHEMAS
@@ -69,7 +70,7 @@ from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
 from metrics.tables.transits import TRANSITS, TransitSources, build_transits
-from metrics.tables.underlay_links import LinkSources, Through, build_underlay_links
+from metrics.tables.underlay_links import LinkSources, build_underlay_links
 from metrics.tables.wire import captures_of, write_packets
 from metrics.totals import Totals, write_totals
 from topologies.jitter import Jitter

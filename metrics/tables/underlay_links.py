@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from metrics.executors import Executor
+from metrics.facts.crossings import Routes, Through, count_copies
 from metrics.pcap.walk import Ints
 from metrics.storage import Place
 from metrics.tables.bottlenecks import number_pairs
@@ -21,8 +21,6 @@ from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.schemas import UNDERLAY_LINKS, arrow_schema
 from metrics.tables.shares import Share, all_shares
 from metrics.tables.transits import TRANSITS
-from topologies.link_graph import LinkGraph, Paths
-from topologies.model import Underlay
 
 SCHEMA: Final = arrow_schema(UNDERLAY_LINKS)
 
@@ -31,32 +29,6 @@ MET: Final = ("queue_drops", "wait_ms_p50", "wait_ms_p99", "wait_ms_max")
 
 ROWS: Final = 200_000
 """Copies whose paths are written out at a time: a path has some links."""
-
-
-class Through(NamedTuple):
-    """The routes of packets between nodes.
-
-    Attributes:
-        graph: of the underlay.
-        routers: the router of every node's host; the place of a node without host has -1.
-    """
-
-    graph: LinkGraph
-    routers: Ints
-
-    @classmethod
-    def of(cls, underlay: Underlay, hosts: Mapping[int, int]) -> Through | None:
-        """Return the routes of an underlay; None if it has no graph.
-
-        Args:
-            underlay: of the run.
-            hosts: the host of every node.
-        """
-        if underlay.graph is None:
-            return None
-        routers = np.full(max(hosts) + 1, -1)
-        routers[list(hosts)] = [underlay.routers[host] for host in hosts.values()]
-        return cls(underlay.graph, routers)
 
 
 class LinkSources(Struct, frozen=True):
@@ -129,7 +101,7 @@ def _count_packets(through: Through, transits: Place, share: Share) -> Ints:
             np.ones(len(pairs), np.int64),
         ]
     )
-    lengths, links = _routes(through, pairs)
+    lengths, links = Routes.of(through, pairs)
     found = np.zeros((3, len(through.graph.links)), np.int64)
     for sums, values in zip(found, of_pairs, strict=True):
         np.add.at(sums, links, np.repeat(values, lengths))
@@ -141,20 +113,14 @@ def _count_copies(through: Through, transmissions: Place, share: Share) -> Ints:
     rows = read_bucket(transmissions, TRANSMISSIONS, share, ["message_id", "src_node", "dst_node"])
     rows = rows.filter(pa.array(valid(rows["src_node"]) & valid(rows["dst_node"])))
     pairs, pair = _pairs(rows)
-    lengths, links = _routes(through, pairs)
-    begins = np.concatenate([[0], np.cumsum(lengths)])
+    routes = Routes.of(through, pairs)
     _, message = np.unique(numbers(rows["message_id"]), return_inverse=True)
     order = np.argsort(message, kind="stable")
     size = len(through.graph.links)
     found = np.zeros((3, size), np.int64)
     for chosen in _whole_messages(order, message):
-        crossed = lengths[pair[chosen]]
-        within = np.arange(crossed.sum()) - np.repeat(np.cumsum(crossed) - crossed, crossed)
-        link = links[np.repeat(begins[pair[chosen]], crossed) + within]
-        both, count = np.unique(np.repeat(message[chosen], crossed) * size + link, return_counts=True)
-        np.add.at(found[0], both % size, count)
-        np.add.at(found[1], both % size, 1)
-        np.maximum.at(found[2], both % size, count)
+        copies, messages, most = count_copies(routes, pair[chosen], message[chosen], size)
+        found = np.stack([found[0] + copies, found[1] + messages, np.maximum(found[2], most)])
     return found
 
 
@@ -173,11 +139,3 @@ def _whole_messages(order: Ints, message: Ints) -> list[Ints]:
 def _pairs(rows: pa.Table) -> tuple[Ints, Ints]:
     """Return the different pairs of nodes as (pairs, 2), and the number of each row's."""
     return number_pairs(numbers(rows["src_node"]), numbers(rows["dst_node"]))
-
-
-def _routes(through: Through, pairs: Ints) -> tuple[Ints, Ints]:
-    """Return how many links the path of each pair of nodes has, and the links, path after path."""
-    paths = Paths(through.graph)
-    routes = [paths.path(*ends) for ends in through.routers[pairs].tolist()]
-    lengths = np.array([len(route) for route in routes], np.int64)
-    return lengths, np.array([link for route in routes for link in route], np.int64)

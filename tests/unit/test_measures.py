@@ -22,6 +22,7 @@ from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
 from metrics.measures.registry import HEADLINE, MEASURES, OVERLAY, STUDIED, find_measure
 from metrics.measures.traffic import TRAFFIC, Traffic
+from metrics.measures.underlay import UNDERLAY
 from metrics.overlay.interests import correlate, correlate_topics, intersect_top
 from metrics.overlay.snapshot import Snapshot
 from metrics.report.page import format_value, label_of
@@ -64,8 +65,8 @@ def test_the_overlays_columns_are_the_single_numbers_of_a_snapshot() -> None:
 
 def test_studies_know_what_is_seen_at_snapshots_and_what_needs_messages() -> None:
     assert {"nodes", "degrees", "diameter", "subscriber_distances", "topics", "adversary_slots_ratio"} <= SEEN
-    assert {*DELIVERIES.names, *GROUPS.names, *NEWCOMERS.names, *SCORES.names} == PUBLISHED
-    assert {*DELIVERIES.names, *GROUPS.names, *NEWCOMERS.names} == WINDOWED, (
+    assert {*DELIVERIES.names, *GROUPS.names, *NEWCOMERS.names, *UNDERLAY.names, *SCORES.names} == PUBLISHED
+    assert {*DELIVERIES.names, *GROUPS.names, *NEWCOMERS.names, *UNDERLAY.names} == WINDOWED, (
         "scores belong to a node's epochs, not to a time of publication"
     )
     assert not {"subscriptions_mean", "frames", "disclosure_ratio"} & (SEEN | PUBLISHED)

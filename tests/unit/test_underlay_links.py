@@ -6,12 +6,13 @@ import pyarrow as pa
 import pytest
 
 from metrics.executors.in_process import InProcess
+from metrics.facts.crossings import Through
 from metrics.tables import underlay_links
 from metrics.tables.buckets import divide, of_messages, of_nodes
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.shares import Share, write_share
 from metrics.tables.transits import TRANSITS
-from metrics.tables.underlay_links import LinkSources, Through, build_underlay_links
+from metrics.tables.underlay_links import LinkSources, build_underlay_links
 from topologies.generated import uniform_underlay
 from topologies.link_graph import GraphLink, LinkGraph, Router
 
