@@ -2,8 +2,8 @@
 
 import subprocess
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,17 +36,24 @@ class Process(NamedTuple):
     ticks: int  # processor time
 
 
-def processes_below(parent: int) -> list[Process]:
-    """Return every descendant of a process."""
-    found: list[Process] = []
+def children_of(parent: int) -> set[int]:
+    """Return the numbers of a process's children."""
+    found: set[int] = set()
     for task in Path(f"/proc/{parent}/task").iterdir():
-        try:
-            for child in map(int, (task / "children").read_text().split()):
+        with suppress(OSError):  # it has ended meanwhile
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
+
+
+def processes_below(parent: int, without: Collection[int] = ()) -> list[Process]:
+    """Return every descendant of a process, without some children of it and what is below them."""
+    found: list[Process] = []
+    for child in sorted(children_of(parent)):
+        with suppress(OSError):
+            if child not in without:
                 name, _, rest = Path(f"/proc/{child}/stat").read_text().partition("(")[2].rpartition(")")
                 state, *numbers = rest.split()
                 found += [Process(name, state, int(numbers[10]) + int(numbers[11])), *processes_below(child)]
-        except OSError:  # it has ended meanwhile
-            continue
     return found
 
 

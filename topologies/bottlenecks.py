@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from topologies.link_graph import LinkGraph, Paths
-from topologies.model import Matrix, Underlay, between
+from topologies.model import Matrix, Underlay
 
 
 class Bottleneck(NamedTuple):
@@ -90,13 +90,11 @@ class Bottlenecks:
         return tuple(found)
 
     def sums(self, values: Sequence[float]) -> Matrix:
-        """Return (n, n) sums of a value over the bottlenecks on the path of every pair of hosts.
+        """Return (n, n) sums of a value over the bottlenecks on the path of every pair of hosts; there is at least one.
 
         Args:
             values: of every bottleneck, by its number.
         """
-        if not self.all:
-            return between(len(self.routers), 0.0)
         of_links = np.zeros(len(self.graph.links))
         of_links[[each.link for each in self.all]] = values
         links, index = self.graph.links, np.array(self.routers)

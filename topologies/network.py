@@ -219,6 +219,8 @@ class Network:
     @property
     def inner_queues_ms(self) -> Matrix:
         """(n, n) how long the queues of bottlenecks can hold a packet of each pair, together."""
+        if not self.bottlenecks:
+            return between(self.size, 0.0)
         return self.bottlenecks.sums([each.queue_ms for each in self.bottlenecks.all])
 
 

@@ -51,6 +51,7 @@ else:
     AdversaryName = Literal["none", *ADVERSARIES]
     UnderlayKind = Literal[*GENERATORS, *IMPORTERS]
 
+_ON_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -63,7 +64,7 @@ TraceInstant = Annotated[float, Meta(ge=-1e18, le=1e18)]
 Delay = Annotated[float, Meta(gt=0, le=LARGEST_DELAY_MS)]
 OptionalDelay = Annotated[float, Meta(ge=0, le=LARGEST_DELAY_MS)]
 AccessRate = Annotated[float, Meta(ge=0, le=FASTEST_MBIT)]
-TopoName = Annotated[str, Meta(pattern=r"^(.+\.py:)?[A-Za-z_][A-Za-z0-9_]*(,.*)?\Z")]
+TopoName = Annotated[str, Meta(pattern=rf"^({_ON_LINE}+\.py:)?[A-Za-z_][A-Za-z0-9_]*(,{_ON_LINE}*)?\Z")]
 FilePath = Annotated[str, Meta(min_length=1)]
 Group = Annotated[str, Meta(min_length=1)] | Count | tuple[Annotated[int, Meta(ge=0)], ...]
 

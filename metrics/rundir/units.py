@@ -33,6 +33,7 @@ _BY_NAME: Final[dict[str, str]] = {
             received packets lost queue_drops orig_packets resp_packets orig_retx_packets resp_retx_packets
             orig_lost_packets resp_lost_packets orig_unsent_packets resp_unsent_packets""",
         "seconds": "n_seconds",
+        "Mbit/s": "rate_mbit",
         "probes": "probes",
     }.items()
     for name in names.split()

@@ -36,6 +36,9 @@ from metrics.tables.transits import TRANSITS
 EARLIEST: Final = schema_of("message_id bigint, node int, earliest_ns bigint")
 """A delivery, and the earliest instant at which it could have been made; null if no chain of packets led there."""
 
+MOST_PACKETS: Final = 1_000_000
+"""Of peers whose frames are known, the bound is not found if there are more packets, since each takes about 5 us."""
+
 MOST_STATES: Final = 20_000_000
 """So many pairs of a message and a node are held at a time."""
 
@@ -89,8 +92,8 @@ def find_earliest(executor: Executor, sources: EarliestSources, target: Place) -
         target: the folder of ``EARLIEST``, in buckets of messages.
     """
     target.mkdir()
-    spans = list(enumerate(_plan_spans(sources)))
-    found = executor.map(partial(_find_in_span, sources, target), spans)
+    [spans] = executor.map(_plan_spans, [sources])
+    found = executor.map(partial(_find_in_span, sources, target), list(enumerate(spans)))
     counts = add_counts(_Counts(0, 0, 0, 0, 0), *(each for each, _ in found))
     return Bounds(*counts, worst_ms=max((worst_ms for _, worst_ms in found), default=0.0))
 

@@ -115,8 +115,13 @@ def gather(
 
 def is_opaque(run: RunDir, hops: HopEvidence) -> bool:
     """Whether the peers are a program of which neither the traces nor the captures have a frame."""
+    return has_program(run) and not hops.frame_sets.tested
+
+
+def has_program(run: RunDir) -> bool:
+    """Whether the peers are a program, whose frames may be known or not."""
     peer: Mapping[str, Any] = run.experiment.get("peer", {})
-    return peer.get("command") is not None and not hops.frame_sets.tested
+    return peer.get("command") is not None
 
 
 def without_frames(evidence: parts.Evidence) -> parts.Evidence:

@@ -23,7 +23,7 @@ from metrics.reported import DUPLICATE, FRAME, find_missing, hide_values
 from metrics.rundir import RunDir
 from metrics.rundir.files import STALLS_FILE, table_file
 from metrics.storage import Place
-from metrics.storage.parquet import read_parquet
+from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables import (
     accounts,
     churn,
@@ -44,8 +44,15 @@ from metrics.tables.bottleneck_replay import replay_bottlenecks
 from metrics.tables.bottlenecks import Crossed
 from metrics.tables.completeness import Completeness, weigh_streams
 from metrics.tables.condensed import build_and_condense
-from metrics.tables.earliest import EarliestSources, find_earliest
-from metrics.tables.evidence import Found, copies_show_links, first_copies_may_wait, gather, processing_delays
+from metrics.tables.earliest import MOST_PACKETS, EarliestSources, find_earliest
+from metrics.tables.evidence import (
+    Found,
+    copies_show_links,
+    first_copies_may_wait,
+    gather,
+    has_program,
+    processing_delays,
+)
 from metrics.tables.exports import write_views
 from metrics.tables.group_links import build_group_links
 from metrics.tables.hop_evidence import Circumstances, find_least_wire, weigh_hops
@@ -61,7 +68,7 @@ from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
 from metrics.tables.transit_evidence import TransitRules, weigh_transits
-from metrics.tables.transits import TransitSources, build_transits
+from metrics.tables.transits import TRANSITS, TransitSources, build_transits
 from metrics.tables.underlay_links import LinkSources, Through, build_underlay_links
 from metrics.tables.wire import captures_of, write_packets
 from metrics.totals import Totals, write_totals
@@ -204,9 +211,10 @@ class Pipeline:
     def _find_earliest(self) -> None:
         """When packets could have brought each delivery, if the way of each packet is known."""
         target = self._staging / "earliest"
-        if not isinstance(self.transits, Transits):
+        lacking = self._too_many_packets() if isinstance(self.transits, Transits) else self.transits
+        if lacking is not None or self.transits is None:
             target.mkdir()
-            self.bounds: Bounds | Absent | None = self.transits
+            self.bounds: Bounds | Absent | None = lacking
             return
         sources = EarliestSources(
             published=self._staging / "published",
@@ -216,6 +224,12 @@ class Pipeline:
             buckets=self._buckets,
         )
         self.bounds = find_earliest(self._executor, sources, target)
+
+    def _too_many_packets(self) -> Absent | None:
+        packets = open_dataset(self._staging / "transits", TRANSITS).count_rows()
+        if has_program(self._run) or packets <= MOST_PACKETS:
+            return None
+        return Absent(f"the frames of these peers are known, and there are more than {MOST_PACKETS:,} packets")
 
     def _save_deliveries(self) -> None:
         if self._transmissions.name == "reported":

@@ -123,7 +123,8 @@ def _build_messages(staging: Path, told: Told, interests: pa.Table, copies: pa.T
         pq.write_table(rows, staging / name / "part-0.parquet")
     (staging / "pairs").mkdir()
     np.save(staging / "pairs" / "delay_ms.npy", np.full((1, 1), np.nan))  # nothing was asked of any pair
-    places = {name: staging / name for name in ("told", "transmissions", "interests", "published", "pairs")}
+    (staging / "earliest").mkdir()  # without captures no packet bounds a delivery
+    places = {name: staging / name for name in ("told", "transmissions", "interests", "published", "earliest", "pairs")}
     sources = DeliverySources(**places, incomplete=(), captured=False, missing=frozenset())
     pieces = [*build_deliveries(sources, Share())]
     deliveries, messages = (pa.concat_tables([piece[name] for piece in pieces]) for name in ("deliveries", "messages"))

@@ -21,7 +21,7 @@ from metrics.executors import HERE
 from metrics.executors.cluster import DEFAULTS
 from metrics.executors.spark import on_spark
 from tests.fabricate import Fabrication
-from tests.processes import processes_below
+from tests.processes import children_of, processes_below
 
 BEGUN_S = 120
 
@@ -41,15 +41,16 @@ def test_all_of_spark_stands_still_until_the_run_is_there(tmp_path: Path) -> Non
     recorded = Fabrication(seed=3, nodes=5, messages=20).write(tmp_path / "recorded", run_id="run")
     run_dir = tmp_path / "run"
     run_dir.mkdir()
+    others = children_of(os.getpid())
     with prepared(run_dir, "local[1]", DEFAULTS) as analysis:
         assert await_begun(analysis) == b"\n"
-        begun = [each for each in processes_below(os.getpid()) if each.name not in ("setpriv", "unshare")]
+        begun = [each for each in processes_below(os.getpid(), others) if each.name not in ("setpriv", "unshare")]
         assert "java" in [each.name for each in begun]
         [waiting] = [each for each in begun if each.state not in ("T", "Z")]
         assert (waiting.name.startswith("python"), waiting.state) == (True, "S"), "it waits for a line"
         shutil.copytree(recorded, run_dir, dirs_exist_ok=True)
         found = analysis.finish()
-    assert "java" not in [each.name for each in processes_below(os.getpid())]
+    assert "java" not in [each.name for each in processes_below(os.getpid(), others)]
     assert found.computed_by == "by Spark at local[1], 1 core (asked for by --master local[1])"
     shutil.rmtree(recorded / "tables", ignore_errors=True)
     assert found == msgspec.structs.replace(analyse(recorded, HERE), computed_by=found.computed_by)
@@ -58,13 +59,14 @@ def test_all_of_spark_stands_still_until_the_run_is_there(tmp_path: Path) -> Non
 @pytest.mark.root
 @pytest.mark.parametrize("master", [HERE, pytest.param("local[1]", marks=pytest.mark.long)])
 def test_it_takes_no_processor_time_and_ends_with_a_run_that_failed(master: str, tmp_path: Path) -> None:
+    others = children_of(os.getpid())
     with pytest.raises(KeyboardInterrupt), prepared(tmp_path, master, DEFAULTS) as analysis:
         assert await_begun(analysis) == b"\n"
-        begun = processes_below(os.getpid())
+        begun = processes_below(os.getpid(), others)
         time.sleep(PAUSE_S)
-        assert processes_below(os.getpid()) == begun
+        assert processes_below(os.getpid(), others) == begun
         raise KeyboardInterrupt
-    assert not {each.name for each in processes_below(os.getpid())} & {"java", "setpriv", "unshare"}
+    assert not {each.name for each in processes_below(os.getpid(), others)} & {"java", "setpriv", "unshare"}
 
 
 @pytest.mark.root

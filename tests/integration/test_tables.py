@@ -16,6 +16,7 @@ from metrics import summary, tables
 from metrics.headline import headline
 from metrics.rundir import SCHEMA_VERSION, RunDir, Summary
 from metrics.rundir.parquet import version_of
+from metrics.tables import pipeline
 from metrics.tables.schemas import TABLES
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 
@@ -385,3 +386,19 @@ def test_tables_of_the_benchmarks_run_are_made(tmp_path: Path) -> None:
     hops = pq.read_table(run_dir / "tables" / "hops.parquet").to_pandas()
     assert len(hops) == checks["frame_sets"].tested
     assert hops[["tap_tx_ns", "tap_rx_ns"]].notna().all(axis=None)
+
+
+@pytest.mark.parametrize("command", [None, ["flood"]])
+def test_of_many_packets_only_those_of_programs_bound_deliveries(
+    command: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "MOST_PACKETS", 10)
+    monkeypatch.setattr(pipeline, "has_program", lambda _: command is not None)
+    fabrication = fabricate()
+    found = Analysed(fabrication, fabrication.write(tmp_path / "run"))
+    least_ms, check = found.table("deliveries")["least_latency_ms"], found.check("possible_delays")
+    if command is None:
+        assert least_ms.isna().all()
+        assert (check.outcome, "more than 10 packets" in check.detail) == ("not applicable", True)
+    else:
+        assert least_ms.notna().any() and check.outcome == "passed"

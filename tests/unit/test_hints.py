@@ -35,7 +35,7 @@ from harness.experiment.loader import decode_experiment
         ("gossipsub.mesh_degree", 6, "did you mean connections or d?"),
         ("gossipsub.heartbeat_period", 6, "did you mean heartbeat_interval_s?"),
         ("random.fanout", 6, "did you mean degree?"),
-        ("peer.executable", "x", "did you mean command?"),
+        ("peer.executable", "x", "did you mean command or programs?"),
         ("network", {}, "did you mean underlay?"),
         ("traffic", {}, "did you mean workload?"),
         ("sybil", {}, "did you mean adversary?"),

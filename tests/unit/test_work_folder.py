@@ -60,7 +60,7 @@ def test_the_testbed_keeps_what_was_not_collected(
     run_dir.mkdir()
     plan = MagicMock(placement=[SimpleNamespace(host=0, machine="m", wan_ip="10.0.0.1", ctl_ip="10.1.0.1")])
     plan.experiment.verdict.lateness_p99_ms = 0.5
-    plan.experiment.testbed = "emulated"
+    plan.experiment.testbed, plan.experiment.plane = "emulated", "userspace"
     emulated = testbed.EmulatedTestbed(MagicMock(plan=plan, changes=()), run_dir, 0, UNDILATED)
     emulated.boot()
     write(run_dir, *SHIPPED, *left)
@@ -73,7 +73,7 @@ def test_the_testbed_keeps_what_was_not_collected(
 def test_a_stage_that_is_killed_leaves_no_reserve_and_no_empty_work_folder(
     end: BaseException, kept: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def be_killed(*_: object, keep: list[Path]) -> int:
+    def be_killed(*_: object, keep: list[Path], **_given: object) -> int:
         Reserve(keep[0])
         write(keep[0], *SHIPPED, *kept)
         raise end

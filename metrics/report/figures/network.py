@@ -96,13 +96,13 @@ def overhead(run: Run) -> Drawing | None:
     """Every captured byte in exactly one class, counted once at its sender. Of more than 300 seconds, means over
     several of them are shown.
     """
-    names = [name for name, _, _ in OVERHEAD]
-    table = run.grouped("overhead", ["second_ns"], *names, by="sum")
+    table = run.grouped("overhead", ["second_ns"], *(name for name, _, _ in OVERHEAD), by="sum")
     if table is None or table.empty:
         return None
     second = ((table["second_ns"] - run.zero_ns) // NS_PER_S).astype(int)
-    columns = [entry for entry in OVERHEAD if table[entry[0]].notna().any()]
-    by_second = table.groupby(second)[[name for name, _, _ in columns]].sum() / 1000
+    classes = [entry for entry in OVERHEAD if table[entry[0]].notna().any()]
+    names = [name for name, _, _ in classes]
+    by_second = table.groupby(second)[names].sum() / 1000
     by_second = by_second.reindex(range(by_second.index.min(), by_second.index.max() + 1), fill_value=0.0)
     span = -(-len(by_second) // _MOST_SECONDS)
     shown = by_second.groupby(by_second.index // span * span).mean()
@@ -111,14 +111,14 @@ def overhead(run: Run) -> Drawing | None:
     axes.stackplot(
         shown.index,
         *(shown[name] for name in names),
-        labels=[label for _, label, _ in OVERHEAD],
-        colors=[color for _, _, color in OVERHEAD],
+        labels=[label for _, label, _ in classes],
+        colors=[color for _, _, color in classes],
         step="post",
     )
     axes.set(xlabel="time from the workload's zero (s)", ylabel="kB per second on the wire", ylim=(0, None))
     legend_above(axes)
     totals, all_kb = by_second.sum(), float(by_second.sum(axis=1).sum())
-    shares = [f"{label} {percent(totals[name] / all_kb)}" for name, label, _ in OVERHEAD if totals[name]]
+    shares = [f"{label} {percent(totals[name] / all_kb)}" for name, label, _ in classes if totals[name]]
     busiest = by_second.sum(axis=1)
     seen = (
         f"{number(all_kb)} kB in all, at most {number(float(busiest.max()))} kB in one second (second "
