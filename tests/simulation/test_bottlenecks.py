@@ -127,6 +127,13 @@ def test_a_frame_of_many_packets_takes_a_packet_more_per_further_link(
     assert bed.arrivals(0, 2) == [(40 * MS_NS + (20 + extra) * FULL_BYTES * 8000, 0)]
 
 
+def test_the_packets_behind_a_bottleneck_wait_at_a_slower_access_link() -> None:
+    bed = Bed(0.0, 4.0, rate_mbit=[0.0] * HOSTS + [1.0] * HOSTS)
+    bed.send(0, 0, 2, 20 * MSS_BYTES)
+    bed.run()
+    assert bed.arrivals(0, 2) == [(40 * MS_NS + FULL_BYTES * 2000 + 20 * FULL_BYTES * 8000, 0)]
+
+
 def test_a_path_without_bottlenecks_takes_one_event() -> None:
     bed = Bed(0.0, 4.0)
     assert bed.ends[0, 1].path is None
