@@ -43,11 +43,10 @@ DEMANDS: tuple[Demand, ...] = (
         refused=True,
     ),
     Demand(
-        tuple(f"underlay.{key}" for key in ("rate_mbit", "up_mbit", "down_mbit")),
+        tuple(f"underlay.{key}" for key in ("rate_mbit", "up_mbit", "down_mbit", "link_rate_mbit")),
         "rate",
         refused=True,
     ),
-    Demand(("underlay.link_rate_mbit",), "queue", refused=True),
     Demand(("underlay.delay_ms", "underlay.side_ms", "underlay.access_delay_ms"), "shape"),
     Demand(("underlay.jitter", "underlay.jitter_correlation_ms"), "shape"),
     Demand(

@@ -22,9 +22,9 @@ def remarks_on(planned: PlannedRun) -> Iterator[str]:
 
 
 def _unused_rates(planned: PlannedRun) -> Iterator[str]:
-    """Yield a sentence if links of the data's graph have rates, and the testbed has no queues for them."""
+    """Yield a sentence if links of the data's graph have rates, and the testbed limits no rates."""
     testbed, links = planned.plan.experiment.testbed, len(Bottlenecks.of(planned.underlay))
-    if links and (reason := find_lack(testbed, "queue")) is not None:
+    if links and (reason := find_lack(testbed, "rate")) is not None:
         yield f'the rates of {links:,} links of the graph have no effect with testbed = "{testbed}": {reason}'
 
 

@@ -49,7 +49,7 @@ class Crossing(NamedTuple):
 
 
 class UpLink:
-    """A host's link towards the network: frames one after the other.
+    """A host's link towards the network, or a bottleneck on the way: frames or packets one after the other.
 
     Attributes:
         byte_ns: time to send a byte; 0 = unlimited.

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from harness.simulator.inner import InnerPath
 from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
 from peer.core.frames import Bye, Hello
 from peer.core.links import Connection, LinkTable
@@ -34,22 +35,31 @@ class End(Connection):
         host: the host of this side.
         other: the other side; None after the connection has ended.
         delay_ns: delay of every frame to the other side; None if it varies.
+        path: the bottlenecks on the way to the other side; None = there are none.
         conn: the connection's name in traces.
         written_bytes: length of this side's stream so far.
         latest_ns: when the last of these bytes arrives.
         instance: the instance that opened or accepted the connection; later instances on the host do not use it.
     """
 
-    __slots__ = ("conn", "delay_ns", "host", "instance", "latest_ns", "other", "written_bytes")
+    __slots__ = ("conn", "delay_ns", "host", "instance", "latest_ns", "other", "path", "written_bytes")
 
     peer: NodeId
 
     def __init__(
-        self, host: SimulatedHost, peer: NodeId, opener: bool, conn: str, instance: Node | None, delay_ns: int | None
+        self,
+        host: SimulatedHost,
+        peer: NodeId,
+        opener: bool,
+        conn: str,
+        instance: Node | None,
+        delay_ns: int | None,
+        path: InnerPath | None,
     ) -> None:
         super().__init__(peer, opener)
         self.host = host
         self.delay_ns = delay_ns
+        self.path = path
         self.instance = instance
         self.conn = conn
         self.other: End | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from random import Random
 
 from harness.simulator.access import Crossing, DownLink, UpLink, count_packets
+from harness.simulator.inner import InnerPath
 from topologies.jitter import Jitter, JitterProcess
 from topologies.network import Network, OfPair
 
@@ -43,7 +44,9 @@ class SimulatedNetwork:
         self._rate_mbit = network.rate_mbit
         self._draws = draws
         self.limits_rates = bool(network.rate_mbit)
-        self.is_fixed = network.jitter_ms is None and network.loss_ratio is None and not network.rate_mbit
+        is_even = network.jitter_ms is None and network.loss_ratio is None
+        self.is_fixed = is_even and not network.rate_mbit and not network.bottlenecks
+        self._inner = [UpLink(8000 / each.rate_mbit) for each in network.bottlenecks.all]
         self._up: dict[int, UpLink] = {}
         self._down: dict[int, DownLink] = {}
 
@@ -54,11 +57,21 @@ class SimulatedNetwork:
     def arrival_ns(self, now_ns: int, source: int, destination: int, size_bytes: int) -> int:
         """Return when the last of some bytes that leave now arrives, unless earlier bytes delay them.
 
-        With limited rates: when it arrives at the destination's access link. Calls must be in order of ``now_ns``,
+        With limited rates: when it arrives at the destination's access link, without the time that bottlenecks on the
+        way take. Calls must be in order of ``now_ns``,
         since access links are first come, first served.
         """
         enters_ns = self._up_link(source).send(now_ns, size_bytes) if self.limits_rates else now_ns
         return enters_ns + self._draw_delay_ns(now_ns, enters_ns, source, destination, size_bytes)
+
+    def inner_path(self, source: int, destination: int) -> InnerPath | None:
+        """Return the bottlenecks on the way of a new connection in one direction; None = there are none."""
+        stops = self.network.stops(source, destination)
+        return InnerPath(stops, [self._inner[stop.bottleneck] for stop in stops]) if stops else None
+
+    def up_byte_ns(self, source: int) -> float:
+        """Return the time to send a byte on the access link of a source; 0 = unlimited."""
+        return self._up_link(source).byte_ns
 
     def cross(self, last_ns: int, source: int, destination: int, size_bytes: int, earlier_ns: int) -> Crossing:
         """Return the way of several packets between the access links.

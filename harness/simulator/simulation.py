@@ -11,6 +11,7 @@ from harness.simulator.access import Crossing
 from harness.simulator.changes import ChangingNetwork
 from harness.simulator.faults import SILENCE_NS, Faults
 from harness.simulator.hosts import TIMEOUT, End, SimulatedHost
+from harness.simulator.inner import Packet, divide, enter
 from harness.simulator.memory import LargePages, rare_collections
 from harness.simulator.network import SimulatedNetwork
 from harness.simulator.queue import EventQueue
@@ -25,6 +26,7 @@ from peer.core.randomness import substream
 from peer.runtime.lifecycle import announce_end, announce_join
 from peer.trace import CRASHED, LEFT, TraceEvent, make_drop_event, make_frame_event
 from peer.wire import MSS_BYTES
+from topologies.bottlenecks import split_ns
 
 KINDS = 256
 """A frame's kind has eight bits."""
@@ -222,9 +224,10 @@ class Simulation:
         if self.traces_frames:
             opener.port += 1
             conn = f"{self._address(opener.number)}:{opener.port}-{self._address(peer)}:9000"
-        fixed = self._network.fixed_delay_ns
-        end = End(opener, peer, True, conn, opener.node, fixed(opener.number, peer))
-        other = End(acceptor, opener.number, False, conn, listener, fixed(peer, opener.number))
+        there, back = (opener.number, peer), (peer, opener.number)
+        fixed, inner = self._network.fixed_delay_ns, self._network.inner_path
+        end = End(opener, peer, True, conn, opener.node, fixed(*there), inner(*there))
+        other = End(acceptor, opener.number, False, conn, listener, fixed(*back), inner(*back))
         end.other, other.other = other, end
         if self._faults is not None:
             self._faults.open(end)
@@ -270,7 +273,9 @@ class Simulation:
         if arrival_ns < earlier_ns:
             arrival_ns = earlier_ns
         end.latest_ns = arrival_ns
-        if self._is_plain and kind != Bye.kind:
+        if end.path is not None:
+            self._push_packets(end, arrival_ns, (other, frame, off, size))
+        elif self._is_plain and kind != Bye.kind:
             self._queue.push(arrival_ns, other, frame)
         elif size > MSS_BYTES and self._network.limits_rates:
             crossing = self._network.cross(arrival_ns, end.host.number, end.peer, size, earlier_ns)
@@ -379,6 +384,39 @@ class Simulation:
         crossing, arrival = passage
         self._queue.push(crossing.link.end(crossing), self._arrive, arrival)
 
+    def _push_packets(self, end: End, arrival_ns: int, arrival: Arrival) -> None:
+        """Let the packets of a frame pass the bottlenecks on their way.
+
+        Args:
+            end: the sender's.
+            arrival_ns: when the last packet would reach its receiver's access link if no bottleneck took time.
+            arrival: of the frame.
+        """
+        *full, (last_bytes, _) = divide(arrival[-1], self._network.up_byte_ns(end.host.number))
+        for size_bytes, earlier_ns in full:
+            self._push_packet(end, arrival_ns - earlier_ns, size_bytes, self._load_down, (arrival[0], size_bytes))
+        self._push_packet(end, arrival_ns, last_bytes, self._end_packets, (last_bytes, arrival))
+
+    def _push_packet(
+        self, end: End, arrival_ns: int, size_bytes: int, action: Callable[[Any], None], argument: object
+    ) -> None:
+        """Let a packet pass the bottlenecks on its way; it has its action at its receiver's access link."""
+        assert end.path is not None
+        parts_ns = split_ns(self.delay_ns(end.host.number, end.peer), end.path.stops)
+        packet = Packet(end.path, parts_ns, size_bytes, action, argument)
+        enter(self._queue.push, packet, arrival_ns, self.now_ns)
+
+    def _load_down(self, passage: tuple[End, int]) -> None:
+        """Handle a packet at its receiver's access link that is not the last one of its frame."""
+        end, size_bytes = passage
+        self._network.pass_down_ns(self.now_ns, end.host.number, size_bytes)
+
+    def _end_packets(self, passage: tuple[int, Arrival]) -> None:
+        """Handle the last packet of a frame at its receiver's access link."""
+        size_bytes, arrival = passage
+        passed_ns = self._network.pass_down_ns(self.now_ns, arrival[0].host.number, size_bytes)
+        self._queue.push(passed_ns, self._arrive, arrival)
+
     def _arrive_each(self, arrivals: tuple[list[End], Frame]) -> None:
         """Handle a frame that arrives at several hosts at one instant."""
         ends, frame = arrivals
@@ -471,7 +509,10 @@ class Simulation:
             return
         arrival_ns = self._network.arrival_ns(self.now_ns, end.host.number, end.peer, 0)
         end.latest_ns = max(arrival_ns, end.latest_ns)
-        self.at(end.latest_ns, self._hear_break, other)
+        if end.path is not None:
+            self._push_packet(end, end.latest_ns, 0, self._hear_break, other)
+        else:
+            self.at(end.latest_ns, self._hear_break, other)
 
     def _hear_break(self, end: End) -> None:
         """Handle the end of a connection's stream at the receiver's access link."""

@@ -35,8 +35,8 @@ Ability = Literal[
 ABILITIES: dict[Ability, str] = {
     "shape": "delays and drops packets as the underlay asks",
     "jitter": "varies the delay of a pair over time",
-    "rate": "limits the rates of links",
-    "queue": "drops packets at full queues, and has queues at links of a graph",
+    "rate": "limits the rates of access links, and of links of a graph",
+    "queue": "drops packets at full queues",
     "capture": "captures packets",
     "opaque": "does not say how late each packet was: the captures are judged alone",
     "probe": "measures the round trips between its hosts before, during and after the workload",

@@ -6,9 +6,7 @@ from pathlib import Path
 import igraph
 import pyarrow.parquet as pq
 import pytest
-from msgspec.structs import replace
 
-from harness.errors import ExperimentError
 from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
@@ -16,7 +14,7 @@ from harness.stages.simulation import simulate_planned
 from metrics.analysis import analyse
 from metrics.rundir import RunDir
 from peer.core.frames import Data
-from topologies.link_graph import LinkGraph, limit_links
+from topologies.link_graph import LinkGraph
 
 GML = """graph [
   directed 0
@@ -133,15 +131,14 @@ def test_links_carry_the_copies_that_cross_them(run_dir: Path) -> None:
         assert row["packets"] is None
 
 
-def test_the_simulator_refuses_rates_of_links_and_remarks_on_those_of_data(tmp_path: Path) -> None:
-    plan = planned(tmp_path, TREES["gml"])
-    with pytest.raises(ExperimentError, match=r"link_rate_mbit.*its queues drop nothing"):
-        planned(tmp_path, f"{TREES['gml']}\nlink_rate_mbit = 2")
-    assert not [text for text in remarks_on(plan) if "links of the graph" in text]
-    assert plan.underlay.graph is not None
-    limited = replace(plan.underlay, graph=limit_links(plan.underlay.graph, 2.0, 20.0))
-    [remark] = [text for text in remarks_on(replace(plan, underlay=limited)) if "links of the graph" in text]
-    assert remark.startswith('the rates of 6 links of the graph have no effect with testbed = "simulated"')
+def test_the_simulator_has_the_rates_of_links_and_remarks_on_their_queues(tmp_path: Path) -> None:
+    limited = planned(tmp_path, f"{TREES['gml']}\nlink_rate_mbit = 2\nlink_queue_ms = 20")
+    assert limited.underlay.graph is not None
+    assert {link.rate_mbit for link in limited.underlay.graph.links} == {2.0}
+    texts = list(remarks_on(limited))
+    assert not [text for text in texts if "links of the graph" in text]
+    [remark] = [text for text in texts if "link_queue_ms" in text]
+    assert "its queues drop nothing" in remark
 
 
 def test_the_report_shows_the_links(run_dir: Path) -> None:

@@ -13,7 +13,7 @@ TESTBED = Description(
         {"shape", "jitter", "rate", "dilate", "vanish", "faults", "pause", "simulate"}
     ),  # virtual time is the same at any dilation
     cannot={
-        "queue": "its queues drop nothing, and only access links have one",
+        "queue": "its queues drop nothing",
         "capture": "it has no packets",
         "probe": "its delays are exactly those that were asked for",
         "certify": "there is no data plane",
