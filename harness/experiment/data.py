@@ -21,7 +21,7 @@ DATA_SETS = {
 
 
 def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> Path | None:
-    """Return the path of a section's data: the experiment's, otherwise below $TRELLIS_DATA; None = there is none.
+    """Return the path of a section's data: the experiment's, otherwise below $TRELLIS_DATA; None = not known.
 
     Args:
         spec: the section.
@@ -29,7 +29,7 @@ def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> P
             ``BELOW_DATA``.
 
     Raises:
-        ExperimentError: the path begins with the home of an unknown user, or with a variable that is not set.
+        ExperimentError: the path begins with the home of an unknown user.
     """
     named = spec.path
     if isinstance(spec, UnderlaySpec) and spec.topo is not None:
@@ -37,9 +37,7 @@ def data_path(spec: UnderlaySpec | InterestsSpec | ChurnSpec, folder: Path) -> P
     data = os.environ.get(DATA_VARIABLE)
     if named is not None:
         if (below := named.removeprefix(BELOW_DATA)) != named:
-            if not data:
-                raise ExperimentError(named, f"the environment variable {DATA_VARIABLE} is not set")
-            return Path(data) / below
+            return Path(data) / below if data else None
         try:
             return folder / Path(named).expanduser()
         except RuntimeError as error:  # the home of a user that does not exist

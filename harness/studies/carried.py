@@ -66,15 +66,17 @@ def sum_up_carried(
     pairs = np.stack([different >> 32, different & 0xFFFFFFFF], axis=1)
     message = np.repeat(np.arange(len(messages)), [len(each.copies) for each in messages])
     routes = Routes.of(through, pairs)
-    counts = count_copies(routes, pair, message, len(through.graph.links))
+    counted, of_messages, most = count_copies(routes, pair, message, len(through.graph.links))
     crossings = np.zeros(len(messages), np.int64)
     np.add.at(crossings, message, routes.lengths[pair])
     return UnderlayLoad(
-        *counts,
+        counted,
+        of_messages,
+        most,
         crossings=crossings,
         bound=np.array([_bound(each, through.routers, between) for each in messages], np.float64),
         stretches=np.array([value for each in messages for value in _stretches(each, through.routers, delay_ns)]),
-        busiest=find_busiest(routes, counts[0]),
+        busiest=find_busiest(routes, counted),
     )
 
 

@@ -66,7 +66,7 @@ class Routes(NamedTuple):
         begins = np.cumsum(self.lengths) - self.lengths
         lengths = self.lengths[pair]
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return self.links[np.repeat(begins[pair], lengths) + within]
+        return np.asarray(self.links[np.repeat(begins[pair], lengths) + within])
 
 
 def count_copies(routes: Routes, pair: Ints, message: Ints, size: int) -> Ints:

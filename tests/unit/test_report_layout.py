@@ -120,6 +120,8 @@ class Large:
             ),
             "underlay_links": pd.DataFrame(
                 {
+                    "src_router": np.arange(nodes),
+                    "dst_router": (np.arange(nodes) + 1) % nodes,
                     "src_name": [f"San Cristóbal de las Casas {number}" for number in range(nodes)],
                     "dst_name": [f"r{number}" for number in range(nodes)],
                     "wire_bytes": random.integers(0, 10**9, nodes),

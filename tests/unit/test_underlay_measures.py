@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment.data import data_path
+from harness.experiment.data import data_path, require_data
 from harness.experiment.form import Experiment, UnderlaySpec, WorkloadSpec
 from harness.studies.carried import sum_up_carried
 from harness.studies.form import RunSpec
@@ -139,5 +139,6 @@ def test_a_path_may_be_below_the_folder_of_data(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("TRELLIS_DATA", str(tmp_path / "data"))
     assert data_path(spec, tmp_path) == tmp_path / "data" / "zoo" / "a.graphml"
     monkeypatch.delenv("TRELLIS_DATA")
+    assert data_path(spec, tmp_path) is None
     with pytest.raises(ExperimentError, match="TRELLIS_DATA is not set"):
-        data_path(spec, tmp_path)
+        require_data(spec, "underlay", tmp_path)

@@ -30,6 +30,7 @@ from metrics.report.canvas import (
 )
 from metrics.report.figures.bands import mark_faults
 from metrics.report.figures.chapter import NS_PER_S, Chapter, Drawing, count, number, percent, spread
+from metrics.report.figures.router_graph import draw_router_graph
 from metrics.report.run import Run
 
 CHAPTER: Final = Chapter(
@@ -164,6 +165,20 @@ def underlay_links(run: Run) -> Drawing | None:
         share = percent(busiest["wire_bytes"] / table["wire_bytes"].sum())
         seen += f" The link from {_name_link(busiest)} carried {share} of the bytes that crossed links."
     return Drawing(canvas, seen)
+
+
+@CHAPTER.figure(
+    "The graph of the underlay",
+    "underlay_links",
+    meaning="""Where in the network the same message crosses a link several times. Wide lines in the middle are links
+    that many overlay links share; at the edge they are those of single routers with many nodes.""",
+)
+def underlay_graph(run: Run) -> Drawing | None:
+    """Routers and the links between them. A line is as wide as the stress of the link's direction that has more. The
+    layout is by the number of links between routers, not by places. Of more than 500 routers there is no figure.
+    """
+    table = run.table("underlay_links")
+    return None if table is None or not table["messages"].any() else draw_router_graph(table)
 
 
 _MOST_LINKS: Final = 12
