@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from _namespaces import held_namespaces, inside, listen
 
 from harness.machine import sandbox
 from harness.machine.awake import kept_awake
@@ -87,7 +88,7 @@ def _table(result: dict[str, float]) -> str:
 def measure() -> dict[str, float]:
     """Everything, by name; see ``_compare`` and ``_load`` for the units."""
     with kept_awake():
-        with _namespaces() as netns:
+        with held_namespaces(len(ADDRESSES)) as netns:
             capacity = _measure_capacity(netns)
             result = {"frames_per_s_a_core": capacity, **_new_pairs()}
             for share in LOADS:
@@ -101,7 +102,7 @@ def _compare() -> dict[str, float]:
     rounds: dict[str, list[tuple[float, float]]] = {name: [] for name in networks}
     for _ in range(ROUNDS):
         for name, network in networks.items():
-            with _namespaces() as netns, network(netns):
+            with held_namespaces(len(ADDRESSES)) as netns, network(netns):
                 rounds[name].append((_tcp_mbit(netns), _mean_error_ms(netns)))
     ours, theirs = ([statistics.median(column) for column in zip(*rounds[name], strict=True)] for name in networks)
     return {
@@ -158,22 +159,6 @@ Network = Callable[[list[str]], Any]
 
 
 @contextmanager
-def _namespaces() -> Iterator[list[str]]:
-    """Two empty network namespaces with loopback, as paths."""
-    command = ["unshare", "--net", "sh", "-c", "ip link set lo up; echo; exec sleep 600"]
-    holders = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in ADDRESSES]
-    try:
-        for holder in holders:
-            assert holder.stdout
-            holder.stdout.readline()
-        yield [f"/proc/{holder.pid}/ns/net" for holder in holders]
-    finally:
-        for holder in holders:
-            holder.kill()
-            holder.wait()
-
-
-@contextmanager
 def _trellis(netns: list[str]) -> Iterator[UserspacePlane]:
     plane = UserspacePlane(uniform_network(2, ONE_WAY_MS), 1, Path(tempfile.mkdtemp()))
     try:
@@ -195,9 +180,9 @@ def _wirefilter(netns: list[str]) -> Iterator[None]:
         wire = ["wirefilter", "-v", ":".join(map(str, switches)), "-d", f"{ONE_WAY_MS:g}"]
         running.enter_context(_running(wire))
         for path, switch, address in zip(netns, switches, ADDRESSES, strict=True):
-            running.enter_context(_running([*_inside(path), "vde_plug2tap", "-s", str(switch), "wan0"]))
+            running.enter_context(_running([*inside(path), "vde_plug2tap", "-s", str(switch), "wan0"]))
             configure = f"ip address add {address}/16 dev wan0 && ip link set wan0 up"
-            _await(partial(_succeeds, [*_inside(path), "sh", "-c", configure]))
+            _await(partial(_succeeds, [*inside(path), "sh", "-c", configure]))
         _await(lambda: not np.isnan(_ping(netns, 1, 100.0)).any())
         yield
 
@@ -215,10 +200,6 @@ def _running(command: list[str]) -> Iterator[None]:
 
 def _succeeds(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def _inside(netns: str) -> list[str]:
-    return ["nsenter", f"--net={netns}"]
 
 
 def _await(condition: Callable[[], bool]) -> None:
@@ -247,12 +228,8 @@ def _mean_error_ms(netns: list[str]) -> float:
 
 def _tcp_mbit(netns: list[str]) -> float:
     """What iperf3 receives, over the whole time and so with slow start."""
-    listening = [*_inside(netns[1]), "iperf3", "--server", "--one-off", "--forceflush"]
-    server = subprocess.Popen(listening, stdout=subprocess.PIPE, text=True)
-    assert server.stdout
-    while "listening" not in server.stdout.readline():
-        pass
-    sending = [*_inside(netns[0]), "iperf3", "--client", ADDRESSES[1], "--time", str(TCP_S), "--json"]
+    server = listen(netns[1])
+    sending = [*inside(netns[0]), "iperf3", "--client", ADDRESSES[1], "--time", str(TCP_S), "--json"]
     report = json.loads(subprocess.run(sending, capture_output=True, text=True, check=True).stdout)
     server.communicate()
     return float(report["end"]["sum_received"]["bits_per_second"]) / 1e6

@@ -1,0 +1,40 @@
+"""Network namespaces for benchmarks, and programs inside them."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+HELD_S = 600
+"""After so long a namespace ends by itself."""
+
+
+@contextmanager
+def held_namespaces(count: int) -> Iterator[list[str]]:
+    """Hold empty network namespaces with loopback; yield their paths."""
+    command = ["unshare", "--net", "sh", "-c", f"ip link set lo up; echo; exec sleep {HELD_S}"]
+    holders = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
+    try:
+        for holder in holders:
+            assert holder.stdout
+            holder.stdout.readline()
+        yield [f"/proc/{holder.pid}/ns/net" for holder in holders]
+    finally:
+        for holder in holders:
+            holder.kill()
+            holder.wait()
+
+
+def inside(netns: str) -> list[str]:
+    """Return the words before a command that run it inside a namespace."""
+    return ["nsenter", f"--net={netns}"]
+
+
+def listen(netns: str) -> "subprocess.Popen[str]":
+    """Start iperf3's server for one client, and wait until it listens."""
+    words = [*inside(netns), "iperf3", "--server", "--one-off", "--forceflush"]
+    server = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert server.stdout
+    while "listening" not in (line := server.stdout.readline()):
+        if not line:
+            raise RuntimeError(f"iperf3 does not listen: exit status {server.wait()}")
+    return server
