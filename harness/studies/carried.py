@@ -2,9 +2,10 @@
 
 from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from msgspec import Struct, field
 
 from metrics.facts.crossings import Ints, Routes, Through, bound_crossings, count_copies, find_busiest
 from metrics.measures.steiner import Matrix
@@ -13,8 +14,14 @@ from peer.core.bitset import Bitset, members
 from peer.core.contract import NodeId
 from peer.trace import TraceEvent
 
+if TYPE_CHECKING:
+    Integers = array[int]
+else:
+    Integers = array  # has no parameters before Python 3.12
 
-class CarriedMessage(Struct):
+
+@dataclass(slots=True)
+class CarriedMessage:
     """The copies of a message.
 
     Attributes:
@@ -28,7 +35,7 @@ class CarriedMessage(Struct):
     publisher: NodeId
     asked: Bitset
     reached: Bitset = 0
-    copies: "array[int]" = field(default_factory=lambda: array("q"))
+    copies: Integers = field(default_factory=lambda: array("q"))
     path_ns: dict[NodeId, int] = field(default_factory=dict)
 
     def receive(self, event: TraceEvent, delay_ns: int) -> None:

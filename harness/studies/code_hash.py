@@ -38,6 +38,7 @@ CODE = (
     "harness/experiment/form.py",
     "harness/planning",
     "harness/simulator",
+    "harness/studies/carried.py",
     "harness/studies/groups.py",
     "harness/studies/observer.py",
     "harness/studies/point_run.py",

@@ -21,7 +21,7 @@ from metrics.executors import HERE
 from metrics.executors.cluster import DEFAULTS
 from metrics.executors.spark import on_spark
 from tests.fabricate import Fabrication
-from tests.processes import children_of, processes_below
+from tests.processes import Process, children_of, processes_below
 
 BEGUN_S = 120
 
@@ -34,6 +34,11 @@ def await_begun(analysis: Prepared) -> bytes:
     assert analysis.stopped is not None
     assert select([analysis.stopped], [], [], BEGUN_S)[0]
     return os.read(analysis.stopped, 1)
+
+
+def ticks_of(processes: list[Process]) -> list[tuple[str, int]]:
+    """Their names and processor times."""
+    return [(each.name, each.ticks) for each in processes]
 
 
 @pytest.mark.root
@@ -62,9 +67,9 @@ def test_it_takes_no_processor_time_and_ends_with_a_run_that_failed(master: str,
     others = children_of(os.getpid())
     with pytest.raises(KeyboardInterrupt), prepared(tmp_path, master, DEFAULTS) as analysis:
         assert await_begun(analysis) == b"\n"
-        begun = processes_below(os.getpid(), others)
+        begun = ticks_of(processes_below(os.getpid(), others))
         time.sleep(PAUSE_S)
-        assert processes_below(os.getpid(), others) == begun
+        assert ticks_of(processes_below(os.getpid(), others)) == begun
         raise KeyboardInterrupt
     assert not {each.name for each in processes_below(os.getpid(), others)} & {"java", "setpriv", "unshare"}
 

@@ -116,7 +116,8 @@ def test_images_say_what_is_seen(page: str, analysed: Path) -> None:
 
 def test_every_figure_is_drawn_and_in_the_page(page: str, analysed: Path) -> None:
     drawn = {path.stem for path in (analysed / "report").glob("*.svg") if path.read_text().startswith("<svg ")}
-    without = {"learning", "faults", "peer-resources", "underlay-links"}  # the toy network has nothing for them
+    # The toy network has nothing for these.
+    without = {"learning", "faults", "peer-resources", "underlay-links", "underlay-graph"}
     assert drawn == {figure.name for figure in FIGURES} - without
     assert all(f'<figure id="{name}"' in page or f'class="wide" id="{name}"' in page for name in drawn)
     assert page.count("What this means.") == len(drawn)
@@ -218,7 +219,8 @@ def test_a_run_without_a_map_or_captures_says_what_is_missing(analysed: Path, tm
     titles = (
         "Before, during and after faults, Learning",
         "The overlay on the planet",
-        "Links of the underlay, Measured and configured round-trip times, Resources of the peers",
+        "Links of the underlay, The graph of the underlay, Measured and configured round-trip times, "
+        "Resources of the peers",
     )
     assert all(f"Nothing to show for: {title}." in written for title in titles)
 

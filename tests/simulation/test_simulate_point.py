@@ -19,6 +19,7 @@ from harness.studies.point_run import Row, simulate_point
 from metrics.measures.attacks import DISCLOSURE
 from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.learning import SCORES
+from metrics.measures.underlay import UNDERLAY
 from peer.core.frames import Data, kind_names
 from tests.hash_seeds import outputs_under_hash_seeds
 from topologies.model import Underlay
@@ -61,12 +62,13 @@ def plain(rows: list[Row]) -> dict[str, float]:
 def test_the_hash_seed_changes_nothing():
     [output] = outputs_under_hash_seeds(SCRIPT)
     rows = [Row(*row) for row in json.loads(output)]
-    # There are neither scores nor askers nor expressions here.
+    # There are neither scores nor askers nor expressions here, nor a graph of routers.
     assert {row.measure for row in rows} == MEASURES.keys() - {
         *SCORES.names,
         *DISCLOSURE.names,
         *GROUPS.names,
         *NEWCOMERS.names,
+        *UNDERLAY.names,
     }
     assert {row.moment for row in rows if row.measure == "degree_mean"} == {10, 20, 30, 33}
     assert 0.5 < plain(rows)["delivery_ratio"] < 1
