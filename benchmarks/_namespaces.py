@@ -1,4 +1,4 @@
-"""Network namespaces for benchmarks, and programs inside them."""
+"""Network namespaces for benchmarks and tests, each held by a process that sleeps, and programs inside them."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,11 +7,13 @@ from contextlib import contextmanager
 HELD_S = 600
 """After so long a namespace ends by itself."""
 
+_IPV6_OFF = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6"
+
 
 @contextmanager
 def held_namespaces(count: int) -> Iterator[list[str]]:
-    """Hold empty network namespaces with loopback; yield their paths."""
-    command = ["unshare", "--net", "sh", "-c", f"ip link set lo up; echo; exec sleep {HELD_S}"]
+    """Hold empty network namespaces with loopback and without IPv6, as in a run; yield their paths."""
+    command = ["unshare", "--net", "sh", "-c", f"{_IPV6_OFF}; ip link set lo up; echo; exec sleep {HELD_S}"]
     holders = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(count)]
     try:
         for holder in holders:
@@ -22,6 +24,8 @@ def held_namespaces(count: int) -> Iterator[list[str]]:
         for holder in holders:
             holder.kill()
             holder.wait()
+            assert holder.stdout
+            holder.stdout.close()
 
 
 def inside(netns: str) -> list[str]:

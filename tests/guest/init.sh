@@ -17,13 +17,13 @@ done
 ip link set lo up
 modprobe tun
 ulimit -n 65536
-mkdir -p /work/results
-tar -x -f /dev/vdb -C /work
-export PYTHONPATH=/work/checkout TRELLIS_GUEST=1 TRELLIS_RESULTS=/work/results
-cd /work/checkout || exit 1
-bash /work/order.sh >/work/results/output 2>&1
-echo $? >/work/results/status
-tar -c -C /work results >/dev/vdc
+mkdir -p /guest/results
+tar -x -f /dev/vdb -C /guest
+export PYTHONPATH=/guest/checkout TRELLIS_GUEST=1 TRELLIS_RESULTS=/guest/results
+cd /guest/checkout || exit 1
+bash /guest/order.sh >/guest/results/output 2>&1
+echo $? >/guest/results/status
+tar -c -C /guest results >/dev/vdc
 sync
 echo o >/proc/sysrq-trigger
 sleep 60

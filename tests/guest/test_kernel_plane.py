@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from benchmarks._namespaces import held_namespaces
 from harness.errors import TestbedError
 from harness.planes.kernel.handle import KernelPlane
 from harness.planes.kernel.settings import port_device
@@ -21,7 +22,6 @@ from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets
 from metrics.checks.network import is_no_chance
 from metrics.host_captures import Seen, read_seen
 from metrics.pcap.records import RX, TX
-from tests.namespaces import held_namespaces
 from topologies.network import AskedOfPairs, Network
 
 HOSTS = 8

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from benchmarks._namespaces import held_namespaces
 from harness.errors import TestbedError
 from harness.machine.awake import kept_awake
 from harness.machine.netns import entered
@@ -25,7 +26,6 @@ from harness.planes.userspace.handle import UserspacePlane
 from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
 from metrics.stalls import read_stalls
-from tests.namespaces import held_namespaces
 from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
 from topologies.link_graph import GraphLink, LinkGraph, Router
 from topologies.network import AskedOfPairs, Network

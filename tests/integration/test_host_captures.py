@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
+from benchmarks._namespaces import held_namespaces
 from harness.errors import TestbedError
 from harness.planes.host_capture.handle import HostCaptures as Process
 from harness.planes.pcapng import OUTBOUND
@@ -23,7 +24,6 @@ from metrics.host_captures import HostCaptures, Seen, Tally, read_seen
 from metrics.pcap.records import RX, TX
 from metrics.rundir.files import HOST_CAPTURE_FILE
 from peer.runtime.clock import Clock
-from tests.namespaces import held_namespaces
 from tests.sound_evidence import NO_STALLS, SOUND
 from topologies.network import uniform_network
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks._namespaces import held_namespaces
 from harness.errors import TestbedError
 from harness.machine.netns import entered
 from harness.planes.host_capture.ring import PacketRing
@@ -18,7 +19,6 @@ from harness.planes.kernel import counting, settings
 from harness.planes.kernel.offloads import switch_off
 from harness.planes.plane import Counters, Port
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets
-from tests.namespaces import held_namespaces
 from tests.rings import read_stopped
 
 pytestmark = pytest.mark.root

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks._namespaces import held_namespaces
 from harness.machine.netns import entered
 from harness.planes.host_capture.ring import RETIRE_MS, PacketRing
-from tests.namespaces import held_namespaces
 from tests.rings import read_stopped
 
 pytestmark = pytest.mark.root
