@@ -142,7 +142,7 @@ def _measure_build(run: Path, master: str, cluster: Sequence[int] = ()) -> Row:
         "wall_us_per_packet": used.seconds / packets * 1e6,
         "cpu_us_per_packet": used.total_cpu_s / packets * 1e6,
         "peak_mb": used.peak_together_mb,
-        "peak_task_mb": used.largest_mb("pyspark.daemon" if master != HERE else ""),
+        "peak_task_mb": used.largest_mb("daemon" if master != HERE else ""),
     }
 
 
