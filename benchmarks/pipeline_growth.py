@@ -142,6 +142,7 @@ def _measure_build(run: Path, master: str, cluster: Sequence[int] = ()) -> Row:
         "wall_us_per_packet": used.seconds / packets * 1e6,
         "cpu_us_per_packet": used.total_cpu_s / packets * 1e6,
         "peak_mb": used.peak_together_mb,
+        "peak_driver_mb": sum(map(used.largest_mb, ("metrics.tables.build", "SparkSubmit"))),  # Python and its JVM
         "peak_task_mb": used.largest_mb("daemon" if master != HERE else ""),
     }
 
