@@ -8,17 +8,20 @@ import re
 import socket
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions, MasterError, is_connect
+from metrics.executors.shipping import ship_code
 from metrics.processors import usable_cores
 
 WAIT_S = 30.0
@@ -68,7 +71,8 @@ def session(
         master: a Spark master, or the URL of a Spark Connect server, whose settings are its own; None = all cores of
             this machine that a quota leaves.
         light: few rows go through the JVM, so start fast rather than run fast.
-        kernels: Python workers on this machine begin with the kernels imported (``metrics.executors.daemon``).
+        kernels: Python workers begin with the kernels imported: on this machine (``metrics.executors.daemon``), and on
+            a cluster, to which our code is shipped, while further executors are awaited.
         options: of a cluster's executors.
 
     Raises:
@@ -76,6 +80,8 @@ def session(
     """
     if master is not None and is_connect(master):
         with _connected(master) as spark:
+            if kernels:
+                ship_code(spark)
             yield spark
         return
     cores = usable_cores()
@@ -95,10 +101,41 @@ def session(
             raise MasterError(chosen) from None
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            await_executors(spark, chosen)
+            if kernels and is_cluster(chosen):
+                ship_code(spark)
+                await_executors(spark, chosen, _ImportingKernels(spark))
+            else:
+                await_executors(spark, chosen)
             yield spark
         finally:
             spark.stop()
+
+
+class _ImportingKernels:
+    """Lets the workers of executors that have just registered import the kernels, a task per core.
+
+    A worker takes seconds for that, during which others may still register. What fails here fails again in the tasks of
+    the analysis, which say why.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark, self._cores = spark, 0
+
+    def __call__(self) -> None:
+        cores = count_cores(self._spark)
+        tasks, self._cores = cores - self._cores, cores
+        if tasks > 0:
+            threading.Thread(target=self._run, args=(tasks,), daemon=True).start()
+
+    def _run(self, tasks: int) -> None:
+        with suppress(Exception):
+            self._spark.range(0, tasks, 1, tasks).mapInArrow(_import_kernels, "id bigint").collect()
+
+
+def _import_kernels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    from metrics.executors import kernels  # noqa: F401
+
+    yield from batches
 
 
 @contextmanager
@@ -235,14 +272,20 @@ def _train(spark: SparkSession, scratch: Path) -> None:
     stored.join(counts, "key", "full").join(F.broadcast(counts.select("key", "n")), "key", "left").collect()
 
 
-def await_executors(spark: SparkSession, master: str) -> None:
+def await_executors(spark: SparkSession, master: str, arrived: Callable[[], None] = lambda: None) -> None:
     """Wait until the executors of a session have registered, so that ``defaultParallelism`` counts their cores.
 
     Before, ``defaultParallelism`` is 2 on any cluster. With a local master there is nothing to wait for.
+
+    Args:
+        spark: the session.
+        master: its master.
+        arrived: is called when executors have registered, each time.
     """
     if is_cluster(master):
         context = spark.sparkContext._jsc.sc()
-        wait_until_settled(lambda: int(context.getExecutorMemoryStatus().size()) - 1, expected_executors(master))
+        expected = expected_executors(master)
+        wait_until_settled(lambda: int(context.getExecutorMemoryStatus().size()) - 1, expected, arrived)
 
 
 def is_cluster(master: str) -> bool:
@@ -259,6 +302,7 @@ def expected_executors(master: str) -> int | None:
 def wait_until_settled(
     count: Callable[[], int],
     expected: int | None,
+    arrived: Callable[[], None] = lambda: None,
     *,
     now_s: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
@@ -268,6 +312,7 @@ def wait_until_settled(
     Args:
         count: how many there are now.
         expected: how many there will be; None = not known: one at least, and no new one for ``SETTLED_S``.
+        arrived: is called when there are more than before.
         now_s: a clock.
         sleep: waits for some seconds.
     """
@@ -275,6 +320,8 @@ def wait_until_settled(
     last = 0
     while now_s() - begin_s < WAIT_S:
         found = count()
+        if found > last:
+            arrived()
         if expected is not None and found >= expected:
             return
         if found != last:

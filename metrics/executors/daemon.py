@@ -11,25 +11,7 @@ import gc
 import pyspark.worker  # noqa: F401 - the forked processes run it
 from pyspark.daemon import manager
 
-from metrics import host_captures  # noqa: F401
-from metrics.tables import (  # noqa: F401 - the modules of the tasks, without those of the measures
-    accounts,
-    condensed,
-    counters,
-    deliveries,
-    epochs,
-    faults,
-    fidelity,
-    hop_evidence,
-    link_tasks,
-    message_evidence,
-    overhead,
-    published,
-    reported_copies,
-    staging,
-    transit_evidence,
-    underlay_links,
-)
+from metrics.executors import kernels  # noqa: F401
 
 if __name__ == "__main__":
     gc.freeze()  # what is there stays: a collection in a worker neither looks at it nor copies its pages

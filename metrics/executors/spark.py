@@ -9,8 +9,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions
-from metrics.executors.shipping import ship_code
-from metrics.session import count_cores, is_cluster, session
+from metrics.session import count_cores, session
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -20,13 +19,11 @@ class OnSpark:
     """An executor (see ``metrics.executors.Executor``).
 
     Args:
-        spark: a session whose executors have registered.
+        spark: a session whose executors have registered, and can import our code.
         master: its master.
     """
 
     def __init__(self, spark: SparkSession, master: str) -> None:
-        if is_cluster(master):  # workers on this machine import our code from where it is
-            ship_code(spark)
         self._spark = spark
         self.master = master
         self.workers = count_cores(spark)

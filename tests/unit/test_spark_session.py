@@ -23,8 +23,8 @@ def test_what_a_masters_name_says(master: str, cluster: bool, expected: int | No
     assert expected_executors(master) == expected
 
 
-def waited_s(arrivals_s: list[float], expected: int | None) -> float:
-    """How long the wait is when executors register at these times."""
+def waited_s(arrivals_s: list[float], expected: int | None, told_s: list[float] | None = None) -> float:
+    """How long the wait is when executors register at these times; and when arrivals were told."""
     passed = 0.0
 
     def sleep(seconds: float) -> None:
@@ -34,7 +34,8 @@ def waited_s(arrivals_s: list[float], expected: int | None) -> float:
     def count() -> int:
         return sum(at <= passed for at in arrivals_s)
 
-    wait_until_settled(count, expected, now_s=lambda: passed, sleep=sleep)
+    arrived = (lambda: None) if told_s is None else lambda: told_s.append(passed)
+    wait_until_settled(count, expected, arrived, now_s=lambda: passed, sleep=sleep)
     return passed
 
 
@@ -44,6 +45,13 @@ def test_it_ends_with_the_last_executor_that_is_expected() -> None:
 
 def test_it_ends_when_no_more_come() -> None:
     assert waited_s([1.0, 3.0, 5.5], None) == pytest.approx(5.5 + SETTLED_S, abs=0.2)
+
+
+@pytest.mark.parametrize("expected", [None, 3])
+def test_each_arrival_is_told_at_once(expected: int | None) -> None:
+    told_s: list[float] = []
+    waited_s([1.0, 1.0, 3.0], expected, told_s)
+    assert told_s == pytest.approx([1.0, 3.0], abs=0.2)
 
 
 @pytest.mark.parametrize("expected", [None, 2])
