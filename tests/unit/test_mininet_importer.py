@@ -65,6 +65,21 @@ def test_a_chain_of_switches() -> None:
     assert found.underlay.delay_ms.tolist() == [[3 * abs(a - b) for b in range(4)] for a in range(4)]
 
 
+def test_hosts_do_not_forward(tmp_path: Path) -> None:
+    """A host at two switches reaches the hosts at both, but these do not reach each other."""
+    text = (
+        "a, b, c = map(self.addHost, ('a', 'b', 'c'))\n"
+        "s, t = map(self.addSwitch, ('s1', 's2'))\n"
+        "for one, other in ((a, s), (b, s), (b, t), (c, t)):\n"
+        "    self.addLink(one, other, delay='1ms')"
+    )
+    with pytest.raises(InputError, match=r"1 of 3 routers, such as c, do not reach the others"):
+        read_text(tmp_path, text)
+    found = read_text(tmp_path, text, missing="drop")
+    assert names(found) == ["a", "b"]
+    assert found.underlay.delay_ms.tolist() == [[0, 2], [2, 0]]
+
+
 def test_a_tree() -> None:
     found = read(TOPOS, "Tree,2,fanout=2")
     assert names(found) == ["h1", "h2", "h3", "h4"]
