@@ -121,7 +121,11 @@ def find_implementation(name: str, place: str) -> Found:
         raise ExperimentError(str(path), str(error)) from None
     digest = hashlib.sha256(content)
     for word in (word for words in said.fetch for word in words if word.startswith("{here}/")):
-        digest.update((path.parent / word.removeprefix("{here}/")).read_bytes())
+        beside = path.parent / word.removeprefix("{here}/")
+        try:
+            digest.update(beside.read_bytes())
+        except OSError as error:
+            raise ExperimentError(str(path), f"fetch names {beside}: {error.strerror}") from None
     return Found(path.stem, path, digest.hexdigest(), said)
 
 
