@@ -346,6 +346,13 @@ def test_a_topology_is_the_underlay_of_an_experiment() -> None:
     assert made(Path(), topo="tree,2,2", hosts=8).underlay.hosts[4].name == "h1 2"
 
 
+def test_a_file_below_the_folder_of_data_needs_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not Mininet's own topology of that name."""
+    monkeypatch.delenv("TRELLIS_DATA", raising=False)
+    with pytest.raises(ExperimentError, match=r"\$.underlay.topo: the environment variable TRELLIS_DATA is not set"):
+        made(Path(), topo="$TRELLIS_DATA/x.py:tree,2")
+
+
 @pytest.mark.parametrize(
     ("underlay", "place", "problem"),
     [
