@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -102,7 +102,8 @@ def _running(place: str, path: Path | None, modules: list[Path]) -> Iterator[Non
         ) from None
     finally:
         if folder is not None:
-            sys.path.remove(folder)
+            with suppress(ValueError):  # the user's code may have removed it
+                sys.path.remove(folder)
             modules += _forget(set(sys.modules) - known, Path(folder))
 
 
