@@ -165,6 +165,8 @@ class KernelPlane:
 
     def kill(self) -> None:
         """End the processes. The devices end with their namespace."""
+        for capture in self._captures:
+            capture.kill()
         if self._monitor:
             self._monitor.kill()
 
