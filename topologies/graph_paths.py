@@ -46,12 +46,22 @@ def ask_paths(graph: LinkGraph, sites: Sequence[int] | None = None) -> AskedOfPa
 def largest_connected(delay_ms: Matrix) -> list[int]:
     """Return the rows of the largest set of which each reaches each other; of equal ones that of the lowest number.
 
+    Routers that do not forward may reach one that does not reach the other. Then the set is that of the row with the
+    most others, without those that do not reach each one before them.
+
     Args:
         delay_ms: (n, n) as of ``ask_paths``.
     """
     both = np.isfinite(delay_ms) & np.isfinite(delay_ms.T)
     largest = int(both.sum(axis=1).argmax())
-    return [int(row) for row in np.flatnonzero(both[largest])]
+    kept = both[largest]
+    if not both[np.ix_(kept, kept)].all():
+        chosen = [largest]
+        for row in np.flatnonzero(kept):
+            if row != largest and both[row, chosen].all():
+                chosen.append(int(row))
+        return sorted(chosen)
+    return [int(row) for row in np.flatnonzero(kept)]
 
 
 def graph_underlay(kind: str, place: str, graph: LinkGraph, sites: Sequence[int], asked: AskedOfPairs) -> Underlay:

@@ -4,6 +4,7 @@ import argparse
 import os
 import signal
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -61,7 +62,8 @@ def _open(run_dir: Path) -> int:
                     return process.wait()
                 except KeyboardInterrupt:
                     for inside in sandbox.first_processes(process):
-                        os.kill(inside, signal.SIGINT)
+                        with suppress(ProcessLookupError):
+                            os.kill(inside, signal.SIGINT)
         finally:
             sandbox.end(process)
     finally:

@@ -58,6 +58,8 @@ def require_data(spec: UnderlaySpec | InterestsSpec | ChurnSpec, section: str, f
     """
     path = data_path(spec, folder)
     if path is None:
-        problem = f"missing, and the environment variable {DATA_VARIABLE} is not set"
-        raise ExperimentError(f"$.{section}.path", problem)
+        unset = f"the environment variable {DATA_VARIABLE} is not set"
+        if isinstance(spec, UnderlaySpec) and spec.topo is not None:
+            raise ExperimentError(f"$.{section}.topo", unset)
+        raise ExperimentError(f"$.{section}.path", f"missing, and {unset}")
     return path

@@ -8,7 +8,7 @@ file's commands).
 import hashlib
 import os
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import mul
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -56,18 +56,24 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """An implementation, its name, its file, and the hash of this file and of those beside it that ``fetch`` names."""
+    """An implementation, its name and its file.
+
+    Attributes:
+        sha256: the hash of the file and of those beside it that its commands name.
+        files_sha256: likewise, without those that only ``command`` names: they do not change what is fetched.
+    """
 
     name: str
     path: Path
     sha256: str
+    files_sha256: str
     said: Implementation
 
     @property
     def files(self) -> Path:
         """The folder for what ``trellis fetch`` gets. Another file of the same name has another folder."""
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "trellis" / "implementations" / f"{self.name}-{self.sha256[:12]}"
+        return cache / "trellis" / "implementations" / f"{self.name}-{self.files_sha256[:12]}"
 
     @property
     def mark(self) -> Path:
@@ -120,9 +126,25 @@ def find_implementation(name: str, place: str) -> Found:
     except (OSError, ValueError) as error:
         raise ExperimentError(str(path), str(error)) from None
     digest = hashlib.sha256(content)
-    for word in (word for words in said.fetch for word in words if word.startswith("{here}/")):
-        digest.update((path.parent / word.removeprefix("{here}/")).read_bytes())
-    return Found(path.stem, path, digest.hexdigest(), said)
+    _add_files(digest, path, [word for words in said.fetch for word in words])
+    files_sha256 = digest.hexdigest()
+    _add_files(digest, path, said.command)
+    return Found(path.stem, path, digest.hexdigest(), files_sha256, said)
+
+
+def _add_files(digest: "hashlib._Hash", path: Path, words: Iterable[str]) -> None:
+    """Add the files beside an implementation's file that words of its commands name to a hash; not what is in folders.
+
+    Raises:
+        ExperimentError: one of them cannot be read.
+    """
+    for word in words:
+        if word.startswith("{here}/"):
+            beside = path.parent / word.removeprefix("{here}/")
+            try:
+                digest.update(b"" if beside.is_dir() else beside.read_bytes())
+            except OSError as error:
+                raise ExperimentError(str(path), f"a command names {beside}: {error.strerror}") from None
 
 
 def with_programs(peer: PeerSpec) -> PeerSpec:

@@ -29,13 +29,23 @@ def choose_plane(experiment: Experiment, underlay: Underlay, here: bool) -> Expe
         ExperimentError: the plane that the experiment names cannot carry its packets.
     """
     if experiment.plane == AUTO:
-        others = [] if not here else [name for name in PLANES if name != DEFAULT]
-        candidates = (replace(experiment, plane=name) for name in others)
+        candidates = (replace(experiment, plane=name) for name in _others(experiment, here))
         able = (candidate for candidate in candidates if next(_lacks(candidate, underlay, here), None) is None)
         return next(able, replace(experiment, plane=DEFAULT))
     for place, problem in _lacks(experiment, underlay, here):
         raise ExperimentError(place, problem)
     return experiment
+
+
+def _others(experiment: Experiment, here: bool) -> Iterator[str]:
+    """Yield the planes besides the default among which ``AUTO`` chooses.
+
+    Without captures nothing shows how late the packets of an opaque plane are.
+    """
+    if here and find_testbed(experiment.testbed).plane == DEFAULT:
+        for name, plane in PLANES.items():
+            if name != DEFAULT and (experiment.capture.enabled or "opaque" not in plane.can):
+                yield name
 
 
 def refuse_lacking_kernel(experiment: Experiment) -> None:

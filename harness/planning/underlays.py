@@ -93,10 +93,10 @@ def _draws(experiment: Experiment) -> Draws:
 def _imported(spec: UnderlaySpec, folder: Path, draws: Draws) -> MadeUnderlay:
     """Read data, and place the hosts at a sample of its sites that is spread over the regions."""
     importer = IMPORTERS[spec.kind]
-    is_needed = importer.path in ("named", "data")
+    topo = None if spec.topo is None else TopoReference.parse(spec.topo)
+    is_needed = importer.path in ("named", "data") or (topo is not None and topo.file is not None)
     path = require_data(spec, "underlay", folder) if is_needed else data_path(spec, folder)
-    topo = None if spec.topo is None else TopoReference.parse(spec.topo).call
-    found = importer.read(path, Options(spec.times, spec.directed, spec.missing, topo))
+    found = importer.read(path, Options(spec.times, spec.directed, spec.missing, None if topo is None else topo.call))
     sites = choose_sites(found.regions, [1.0] * len(found.regions), spec.hosts, draws)
     placed = place_hosts(found.underlay, sites, spec.access_delay_ms)
     stated = ", ".join(found.provenance.statements().values())

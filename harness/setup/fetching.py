@@ -25,13 +25,17 @@ def fetch(found: Found) -> Path:
         The folder.
 
     Raises:
-        FetchError: a command failed, or a file is not the one that the implementation names.
+        FetchError: a command failed, a file is not the one that the implementation names, or an earlier folder cannot
+            be removed.
     """
     target = found.files
     if found.is_there and not list(found.wrong_files(target)):
         return target
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    try:
+        target.mkdir(parents=True)
+    except OSError as error:
+        raise FetchError(f"{target} cannot be made anew: {error.strerror}") from None
     try:
         for words in found.said.fetch:
             _run(found.fill_in(words), target)

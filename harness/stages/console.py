@@ -19,7 +19,7 @@ from harness.planning import read_plan
 from harness.terminal import printable
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.mininet_net import choose_names, describe_hosts, make_net, open_console
-from harness.testbeds.registry import TESTBEDS
+from harness.testbeds.registry import find_testbed
 
 
 def look_around(run_dir: Path) -> None:
@@ -34,7 +34,7 @@ def look_around(run_dir: Path) -> None:
     placement = sorted(planned.plan.placement, key=lambda place: place.host)
     wan_ips, names = [place.wan_ip for place in placement], choose_names(underlay)
     booted = hosts.start([place.ctl_ip for place in placement], names)
-    plane_name = TESTBEDS[experiment.testbed].plane
+    plane_name = find_testbed(experiment.testbed, experiment.plane).plane
     assert plane_name is not None, "every emulated testbed names a data plane"
     make: PlaneMaker = resolve_name(PLANES[plane_name].make)
     plane = make(

@@ -266,7 +266,7 @@ def possible_delays(bounds: evidence.Bounds) -> Judgement:
     the message was due to be published.
 
     The packets need not be understood, so the bound holds for any program. A delivery before it was not made, or came
-    by another way than the emulated network.
+    by another way than the emulated network. Not judged if packets are missing in the captures.
     """
     detail = f"{bounds.impossible:,} deliveries came before packets could have brought the message"
     detail += f", {bounds.unreached:,} of them without any" if bounds.unreached else ""

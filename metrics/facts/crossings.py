@@ -41,6 +41,10 @@ class Through(NamedTuple):
         routers[list(hosts)] = [underlay.routers[host] for host in hosts.values()]
         return cls(underlay.graph, routers)
 
+    def has(self, nodes: Ints) -> npt.NDArray[np.bool_]:
+        """Return which of some nodes have a host, (n,)."""
+        return np.isin(nodes, np.flatnonzero(self.routers >= 0))
+
 
 class Routes(NamedTuple):
     """The paths of some pairs of nodes.

@@ -147,7 +147,7 @@ CROSSINGS: Final = pa.schema(
         ("is_tx", _BOOL),  # whether it left the host that recorded it; false = it arrived there
         ("identity", _INT64),  # the same at both taps (``metrics.pcap.headers``)
         ("wire_bytes", _INT64),
-        ("payload_bytes", _INT64),  # of TCP or UDP
+        ("payload_bytes", _INT64),  # of TCP or UDP; of a fragment, all after its IP header
     ]
 )
 """An IPv4 packet that left its source or arrived at its destination: what tells how long its way was."""

@@ -14,7 +14,7 @@ from metrics.pcap.divided import CapturePart
 from metrics.pcap.files import Capture, open_capture, read_bytes
 from metrics.pcap.flows import TcpConnections, find_connections
 from metrics.pcap.frames import locate_in_payload, locate_traced
-from metrics.pcap.headers import IPV6_BASE, TCP, UDP, Packets, address_text, decode
+from metrics.pcap.headers import FRAGMENT, IPV6_BASE, TCP, UDP, Packets, address_text, decode
 from metrics.pcap.records import MID, TAPS, TX, Records, Selection, host_column
 from metrics.pcap.schemas import CROSSINGS, PACKETS, SCHEMAS, TRACED
 from metrics.pcap.sightings import sight
@@ -25,6 +25,7 @@ from metrics.storage import Place, place
 from metrics.storage.parquet import open_dataset, parts_of
 
 _PIECE_PACKETS = 1_500_000
+_IPV4_BYTES = 20
 
 
 @dataclass(frozen=True)
@@ -226,11 +227,15 @@ def _packets_table(packets: Packets, source: Capture, is_retx: npt.NDArray[np.bo
 
 
 def _crossings_table(packets: Packets) -> pa.Table:
-    """The IPv4 packets of which it is known whether they left or arrived."""
+    """The IPv4 packets of which it is known whether they left or arrived.
+
+    All that a fragment has may be payload: a large datagram brings its message in fragments.
+    """
     columns, records = packets.columns, packets.records
     known = np.flatnonzero((packets.tap != MID) & (columns.src >= 0) & (columns.src < IPV6_BASE))
-    found = {name: getattr(columns, name)[known] for name in ("src", "dst", "identity", "payload_bytes")}
-    found |= {"ts_ns": records.ts_ns[known], "wire_bytes": records.wire_bytes[known]}
+    found = {name: getattr(columns, name)[known] for name in ("src", "dst", "identity")}
+    payload_bytes = np.where(columns.nature == FRAGMENT, columns.ip_bytes - _IPV4_BYTES, columns.payload_bytes)[known]
+    found |= {"ts_ns": records.ts_ns[known], "wire_bytes": records.wire_bytes[known], "payload_bytes": payload_bytes}
     found["is_tx"] = packets.tap[known] == TX
     return pa.table([pa.array(found[name]) for name in CROSSINGS.names], schema=CROSSINGS)
 

@@ -51,7 +51,7 @@ class Way:
 
 
 class Packets(NamedTuple):
-    """Packets in the order in which they left; arrays are (n,).
+    """Packets in the order in which they left the access links of their sources; arrays are (n,).
 
     Attributes:
         enters_ns: when each has left the access link of its source.
@@ -160,7 +160,7 @@ def replay_bottlenecks(executor: Executor, sources: TransitSources, through: Pla
 
 
 def _replay(sources: TransitSources, through: Place, transits: Place, share: Share) -> pa.Table:
-    rows = read_bucket(through, TRANSITS, share).sort_by([("sent_ns", "ascending"), ("due_ns", "ascending")])
+    rows = read_bucket(through, TRANSITS, share).sort_by([("due_ns", "ascending"), ("sent_ns", "ascending")])
     came, bottlenecks = valid(rows["came_ns"]), sources.crossed.bottlenecks.all
     way, ways = _find_ways(sources, rows)
     entered = np.flatnonzero(came | ~holds(rows["is_full"]))

@@ -122,9 +122,10 @@ def _find_in_span(
     number, (since_ns, until_ns) = numbered
     columns = ["message_id", "publisher", "payload_bytes", *_DUE]
     published = open_dataset(sources.published, PUBLISHED).to_table(columns=columns)
-    due_ns = _due_ns(published)
+    due_ns, publisher = _due_ns(published), numbers(published["publisher"])
+    chosen = (since_ns <= due_ns) & (due_ns < until_ns) & (publisher >= 0) & (publisher < sources.nodes)
     order = np.argsort(due_ns, kind="stable")
-    order = order[(since_ns <= due_ns[order]) & (due_ns[order] < until_ns)]
+    order = order[chosen[order]]
     published, due_ns = published.take(pa.array(order)).combine_chunks(), due_ns[order]
     message, node, delivered_ns = _first_deliveries(sources, published)
     last_ns = np.full(len(published), -NEVER)
@@ -154,7 +155,10 @@ def _find_in_span(
 
 
 def _first_deliveries(sources: EarliestSources, published: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """The row of the message, the node and the instant of the first delivery of each message to each other node."""
+    """The row of the message, the node and the instant of the first delivery of each message to each other node.
+
+    A trace may name any node; those beyond the plan are left out.
+    """
     where = (pc.field("event") == "deliver") & pc.field("message_id").isin(published["message_id"])
     told = open_dataset(sources.told, TOLD).to_table(columns=["message_id", "node", "ts_ns"], filter=where)
     message, node = (
@@ -162,7 +166,8 @@ def _first_deliveries(sources: EarliestSources, published: pa.Table) -> tuple[In
         numbers(told["node"]),
     )
     ts_ns = numbers(told["ts_ns"])
-    other = node != numbers(published["publisher"])[message] if len(published) else np.zeros(0, np.bool_)
+    other = (node != numbers(published["publisher"])[message]) if len(published) else np.zeros(0, np.bool_)
+    other &= (node >= 0) & (node < sources.nodes)
     order = np.flatnonzero(other)[np.lexsort((ts_ns[other], node[other], message[other]))]
     first = np.ones(len(order), np.bool_)
     first[1:] = (np.diff(message[order]) != 0) | (np.diff(node[order]) != 0)

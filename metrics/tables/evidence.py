@@ -158,13 +158,14 @@ def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
         absent: dict[str, Any] = dict.fromkeys((*names, *others), uncaptured)
         return absent | {"uncaptured": True if uncaptured.due else uncaptured}
     assert found.completeness is not None and found.identity is not None, "tasks weigh them where there are captures"
+    captures = _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES))
     return {
         "uncaptured": False,
         "frame_sets": found.hops.frame_sets,
         **found.completeness._asdict(),
-        "captures": _captures(run, read_parquet(staging / "wire" / "captures", schema=CAPTURES)),
+        "captures": captures,
         "delays": found.messages.delays,
-        "bounds": found.bounds,
+        "bounds": _bounds(captures, found.bounds),
         "inside": found.messages.inside,
         "transits": found.transits,
         "identity": found.identity,
@@ -176,6 +177,12 @@ def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
         "node_receives": found.hops.node_receives,
         "node_handlings": found.accounts.handling,
     }
+
+
+def _bounds(captures: parts.Captures, bounds: parts.Bounds | Absent | None) -> parts.Bounds | Absent | None:
+    """What packets say of deliveries; nothing certain where packets are missing in the captures."""
+    missing = captures.dropped or captures.truncated or captures.plane_dropped
+    return Absent("packets are missing in the captures (capture_drops)", due=True) if missing else bounds
 
 
 def _connected(run: RunDir, links: parts.Links | None) -> parts.Matching | Absent:

@@ -111,7 +111,8 @@ def _count_packets(through: Through, transits: Place, share: Share) -> Ints:
 def _count_copies(through: Through, transmissions: Place, share: Share) -> Ints:
     """(3, links) copies, messages, and copies of one message at most. A message's copies are in one bucket."""
     rows = read_bucket(transmissions, TRANSMISSIONS, share, ["message_id", "src_node", "dst_node"])
-    rows = rows.filter(pa.array(valid(rows["src_node"]) & valid(rows["dst_node"])))
+    ends = rows["src_node"], rows["dst_node"]
+    rows = rows.filter(pa.array(valid(*ends) & through.has(numbers(ends[0])) & through.has(numbers(ends[1]))))
     pairs, pair = _pairs(rows)
     routes = Routes.of(through, pairs)
     _, message = np.unique(numbers(rows["message_id"]), return_inverse=True)

@@ -402,3 +402,16 @@ def test_of_many_packets_only_those_of_programs_bound_deliveries(
         assert (check.outcome, "more than 10 packets" in check.detail) == ("not applicable", True)
     else:
         assert least_ms.notna().any() and check.outcome == "passed"
+
+
+def test_captures_that_lack_packets_bound_no_delivery(tmp_path: Path) -> None:
+    fabrication = fabricate()
+    run_dir = fabrication.write(tmp_path / "run")
+    manifest = json.loads((run_dir / "manifest.json").read_text())
+    manifest["counters"]["records_dropped"] = 1
+    (run_dir / "manifest.json").write_text(json.dumps(manifest))
+    found = Analysed(fabrication, run_dir)
+    assert found.check("capture_drops").outcome == "failed"
+    for name in ("possible_delays", "delivered_bytes"):
+        check = found.check(name)
+        assert (check.outcome, "packets are missing in the captures" in check.detail) == ("not judged", True), name

@@ -71,6 +71,16 @@ def test_waits_at_a_bottleneck_are_part_of_what_is_asked() -> None:
     assert (queue["wait_ms_p50"], queue["wait_ms_max"]) == (1.5, 3.0)
 
 
+def test_packets_that_wait_at_their_source_hold_back_none_that_reach_a_bottleneck_before_them() -> None:
+    """Packets of 6 ms each leave host 0 until 24 ms; one of host 1 is at the bottleneck before all of them."""
+    actions = [*[(1, 0, 2, 1500)] * 4, (MS_NS, 1, 1, 24)]
+    wire = play(actions, bottlenecks=chain((0.0, 0.0), (4.0, 100.0)), rate_mbit=2.0, queue_ms=100.0)
+    assert len(wire.bench.written) == len(actions)
+    with Analysis(wire) as analysis:
+        deviations = [each for rows in analysis.rows() for each in rows.deviation_ms[rows.timed].tolist()]
+    assert deviations == [0.0] * len(actions)
+
+
 def test_a_bottleneck_whose_packets_are_late_is_named() -> None:
     wire = crowd()
     shift(wire, MS_NS)

@@ -188,6 +188,16 @@ def test_a_message_that_no_packet_brought_is_invented(tmp_path: Path) -> None:
     assert (found.impossible, found.unreached, found.lacking) == (MESSAGES, MESSAGES, MESSAGES)
 
 
+def test_nodes_beyond_the_plan_are_left_out(tmp_path: Path) -> None:
+    """A trace of a stranger's run may name any node and any message."""
+    published, told, transits = line_of_nodes()
+    strange = [{"event": "deliver", "node": node, "message_id": 1, "ts_ns": 500_000} for node in (-1, NODES, 2**31 - 1)]
+    message = {"message_id": NEVER, "publisher": 2**31 - 1, "publish_ns": 100, "payload_bytes": PAYLOAD}
+    strange.append({"event": "deliver", "node": 1, "message_id": NEVER, "ts_ns": 500_000})
+    found = judge(tmp_path, [*published, message], [*told, *strange], transits)
+    assert found == Bounds(3 * MESSAGES, impossible=0, unreached=0, sized=3 * MESSAGES, lacking=0)
+
+
 def test_messages_that_are_invented_beside_a_few_real_ones_lack_bytes(tmp_path: Path) -> None:
     """Small packets reach the node all the time, so a chain leads to it; but they cannot hold as many messages."""
     published, told, transits = line_of_nodes()

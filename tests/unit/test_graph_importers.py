@@ -135,6 +135,7 @@ def test_names_differ_whatever_the_file_has() -> None:
     named = name_routers(["a", "a", "a (2)", "", "router 5", ""], notes)
     assert named == ["a", "a (3)", "a (2)", "router 3", "router 5", "router 5 (2)"]
     assert notes == ["names: 1 routers have the name of another one, and got a number"]
+    assert max(map(len, name_routers(["a" * 200] * 12, []))) == 200
 
 
 GML = """graph [
@@ -174,6 +175,7 @@ def test_a_directed_gml_is_read_as_it_is(tmp_path: Path) -> None:
         ("packet_loss 0.5 ]", "packet_loss 1.5 ]", "expected a packet_loss from 0 to below 1, got 1.5"),
         ('"100 Mbit"', '"100 MB"', r'node Lisbon: expected a host_bandwidth_up such as "100 Mbit", got \'100 MB\''),
         ('jitter "3 ms"', 'jitter "3"', "expected a jitter with a unit.*got '3'"),
+        ('jitter "3 ms"', 'jitter "99999 min"', "expected a jitter with a unit.*got '99999 min'"),
         ("packet_loss 0.5 ]", 'packet_loss "0.5" ]', "expected a packet_loss from 0 to below 1, got '0.5'"),
         ("graph [", "graph (", "expected GML"),
         ('"10 ms"', '"99999 min"', "delay_ms|expected"),
@@ -190,6 +192,7 @@ def test_what_is_wrong_in_gml_is_said_in_one_line(tmp_path: Path, old: str, new:
     [
         ("10 ms", 10, None),
         ("2.5s", 2500, None),
+        (f"{0.1 + 0.2} ms", 0.3, None),
         ("3 us", 0.003, None),
         ("1 Gbit", None, 1000),
         ("8 Kibit", None, 8 * 1024 / 1e6),

@@ -116,6 +116,24 @@ def test_what_is_not_there_is_refused_with_the_command_that_gets_it(tmp_path: Pa
     assert experiment(implementation=path).peer.command is not None
 
 
+def test_a_file_beside_it_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lacking.toml"
+    path.write_text(FILE.format(memory=1, says=[], said="x", digest="0").replace('"sh",', '"sh", "{here}/build.sh",'))
+    with pytest.raises(ExperimentError, match=r"a command names .*build\.sh: No such file"):
+        find_implementation(str(path), "$.peer.implementation")
+
+
+def test_another_driver_is_another_implementation_with_the_same_files(tmp_path: Path) -> None:
+    path, driver = tmp_path / "driven.toml", tmp_path / "driver.py"
+    path.write_text(FILE.format(memory=1, says=[], said="x", digest="0").replace('"{here}"', '"{here}/driver.py"'))
+    driver.write_text("one")
+    one = find_implementation(str(path), "")
+    driver.write_text("another")
+    other = find_implementation(str(path), "")
+    assert one.sha256 != other.sha256
+    assert one.files == other.files
+
+
 def test_what_is_fetched_must_have_its_hash_and_leaves_nothing_otherwise(tmp_path: Path) -> None:
     found = find_implementation(write(tmp_path, "one", said="something else"), "")
     with pytest.raises(FetchError, match="program is not the file that"):

@@ -200,9 +200,10 @@ def test_drops_of_leaves_have_their_cause() -> None:
 # ---------------------------------------------------------------------------------------------------- choice
 
 
-def experiment(plane: str, **underlay: object) -> Experiment:
+def experiment(plane: str, keys: dict[str, object] | None = None, **underlay: object) -> Experiment:
     network = {"kind": "uniform", "hosts": 4} | underlay
-    return decode_experiment({"name": "x", "protocol": "complete", "plane": plane, "underlay": network})
+    document = {"name": "x", "protocol": "complete", "plane": plane, "underlay": network}
+    return decode_experiment(document | (keys or {}))
 
 
 @pytest.fixture
@@ -213,10 +214,10 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> dict[str, Trial]:
     return trials
 
 
-def chosen(plane: str, folder: Path, here: bool = True, **underlay: object) -> str:
+def chosen(plane: str, folder: Path, here: bool = True, **options: Any) -> str:
     file = folder / "x.toml"
     file.write_text("")
-    return make_plan(experiment(plane, **underlay), file, here=here).plan.experiment.plane
+    return make_plan(experiment(plane, **options), file, here=here).plan.experiment.plane
 
 
 def test_auto_is_the_kernel_where_it_can_carry_the_network(kernel: dict[str, Trial], tmp_path: Path) -> None:
@@ -224,6 +225,8 @@ def test_auto_is_the_kernel_where_it_can_carry_the_network(kernel: dict[str, Tri
     assert chosen("auto", tmp_path, rate_mbit=5) == chosen("auto", tmp_path, jitter=1.0) == "userspace"
     assert chosen("auto", tmp_path, kind="dumbbell", link_rate_mbit=5) == "userspace"
     assert chosen("auto", tmp_path, hosts=MOST_HOSTS + 1) == chosen("auto", tmp_path, here=False) == "userspace"
+    for keys in ({"testbed": "simulated"}, {"capture": {"enabled": False}}):
+        assert chosen("auto", tmp_path, keys=keys) == "userspace"
     kernel["cls_flower"] = Trial(False, "unknown")
     assert chosen("auto", tmp_path) == "userspace"
 

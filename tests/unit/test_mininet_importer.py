@@ -65,6 +65,21 @@ def test_a_chain_of_switches() -> None:
     assert found.underlay.delay_ms.tolist() == [[3 * abs(a - b) for b in range(4)] for a in range(4)]
 
 
+def test_hosts_do_not_forward(tmp_path: Path) -> None:
+    """A host at two switches reaches the hosts at both, but these do not reach each other."""
+    text = (
+        "a, b, c = map(self.addHost, ('a', 'b', 'c'))\n"
+        "s, t = map(self.addSwitch, ('s1', 's2'))\n"
+        "for one, other in ((a, s), (b, s), (b, t), (c, t)):\n"
+        "    self.addLink(one, other, delay='1ms')"
+    )
+    with pytest.raises(InputError, match=r"1 of 3 routers, such as c, do not reach the others"):
+        read_text(tmp_path, text)
+    found = read_text(tmp_path, text, missing="drop")
+    assert names(found) == ["a", "b"]
+    assert found.underlay.delay_ms.tolist() == [[0, 2], [2, 0]]
+
+
 def test_a_tree() -> None:
     found = read(TOPOS, "Tree,2,fanout=2")
     assert names(found) == ["h1", "h2", "h3", "h4"]
@@ -329,6 +344,13 @@ def test_a_topology_is_the_underlay_of_an_experiment() -> None:
     sample = made(TOPOS.parent, topo="topos.py:Dumbbell,6", hosts=4).underlay
     assert sorted(host.name[0] for host in sample.hosts) == ["l", "l", "r", "r"]
     assert made(Path(), topo="tree,2,2", hosts=8).underlay.hosts[4].name == "h1 2"
+
+
+def test_a_file_below_the_folder_of_data_needs_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not Mininet's own topology of that name."""
+    monkeypatch.delenv("TRELLIS_DATA", raising=False)
+    with pytest.raises(ExperimentError, match=r"\$.underlay.topo: the environment variable TRELLIS_DATA is not set"):
+        made(Path(), topo="$TRELLIS_DATA/x.py:tree,2")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """Packets that left and arrived, as captures show them, and the hash by which one is found again."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -65,6 +65,21 @@ def test_short_and_cut_packets_are_identified_by_what_was_kept(kept: int, conten
             other[changed] ^= 1
         again = identify(np.frombuffer(bytes(other), np.uint8), np.array([0]), np.array([kept])).tolist()
         assert (again == [first]) is (changed >= used)
+
+
+class Fragment(Packet):
+    """A packet with the flag of IP that more fragments follow."""
+
+    def ip_bytes(self, ip_options: bytes = b"", extension: bytes = b"") -> bytes:
+        """The packet from its IP header on."""
+        whole = super().ip_bytes(ip_options, extension)
+        return whole[:6] + b"\x20\x00" + whole[8:]
+
+
+def test_all_that_a_fragment_has_counts_as_payload(tmp_path: Path) -> None:
+    fragment = Fragment(*(getattr(SENT, each.name) for each in fields(SENT)))
+    rows = crossings(tmp_path / "hosts.pcapng", b"".join(pcapng([SENT, fragment], [0, 1])))
+    assert [row["payload_bytes"] for row in rows] == [9, len(SENT.ip_bytes()) - 20]
 
 
 def test_packets_of_ipv6_or_of_no_known_direction_do_not_cross(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _values(place: str, edge: dict[str, Any]) -> tuple[float, float, float]:
     delay_ms, jitter_ms = as_ms(latency), 0.0 if jitter is None else as_ms(jitter)
     if delay_ms is None or delay_ms > LARGEST_DELAY_MS:
         raise InputError(place, f'expected a latency with a unit, such as "10 ms", got {shown(latency)}')
-    if jitter_ms is None:
+    if jitter_ms is None or jitter_ms > LARGEST_DELAY_MS:
         raise InputError(place, f'expected a jitter with a unit, such as "1 ms", got {shown(jitter)}')
     if loss_ratio is None:
         return delay_ms, jitter_ms, 0.0

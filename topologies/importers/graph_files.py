@@ -42,7 +42,9 @@ _RATES_MBIT = {
         "Ti": 2**40,
     }.items()
 }
-_QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z\u03bc]{1,10})\s*", re.ASCII)
+_QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,30})?)\s*([A-Za-z\u03bc]{1,10})\s*", re.ASCII)
+
+_BASE_CHARACTERS = 190  # of the 200 that a name may have; the rest is for a number
 
 Attributes = dict[str, Any]
 
@@ -127,7 +129,7 @@ def name_routers(names: Sequence[str], notes: list[str]) -> list[str]:
     for number, name in enumerate(names):
         chosen = name
         if name in seen:
-            base = name or f"router {number}"
+            base = name[:_BASE_CHARACTERS] or f"router {number}"
             tries = chain([base], (f"{base} ({copy})" for copy in count(2)))
             chosen = next(each for each in tries if each not in taken)
         seen.add(name)
@@ -197,7 +199,9 @@ def imported_graph(
 def _keep_part(graph: LinkGraph, sites: Sequence[int], kept: Sequence[int]) -> tuple[LinkGraph, list[int]]:
     """Return the part of a graph with some of its sites and the routers that they reach, and the new sites."""
     inside = {sites[row] for row in kept}
-    reached = inside | (set(Paths(graph).tree(sites[kept[0]]).order) - set(sites))
+    paths, reached, others = Paths(graph), set(inside), set(range(len(graph.routers))).difference(sites)
+    for site in inside:
+        reached |= others.intersection(paths.tree(site).order)
     routers = [router for router in range(len(graph.routers)) if router in reached]
     return keep_routers(graph, routers), [number for number, router in enumerate(routers) if router in inside]
 

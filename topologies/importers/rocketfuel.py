@@ -100,7 +100,7 @@ def _parts(name: str) -> tuple[str, str]:
     """Return the place of a router, in which Rocketfuel writes blanks as +, and its number."""
     found = _ROUTER.fullmatch(name.replace("+", " "))
     assert found is not None, "the expression matches any text"
-    return found[1][:200], found[2][:50]
+    return found[1][:140], found[2][:50]
 
 
 def _country(place: str) -> str:

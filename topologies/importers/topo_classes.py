@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -34,7 +34,7 @@ BUILT_IN: Mapping[str, Callable[..., Any]] = {
 
 
 class LoadedTopo(NamedTuple):
-    """A topology, and the SHA-256 of the files that defined it, by their names."""
+    """A topology, and the SHA-256 of the files that defined it, by their paths below the folder of the first one."""
 
     topo: Topo
     sha256: dict[str, str]
@@ -62,7 +62,11 @@ def load_topo(path: Path | None, call: str) -> LoadedTopo:
         topo = maker(*arguments, **named)
     if not isinstance(topo, Topo):
         raise InputError(place, f"expected {name} to make a mininet.topo.Topo, got {type(topo).__name__}")
-    return LoadedTopo(topo, {} if path is None else hash_files(path, *modules))
+    if path is None:
+        return LoadedTopo(topo, {})
+    folder = path.resolve().parent
+    neighbours = {str(file.relative_to(folder)): hash_files(file)[file.name] for file in modules}
+    return LoadedTopo(topo, hash_files(path) | neighbours)
 
 
 def _run(path: Path, text: str) -> dict[str, Any]:
@@ -102,7 +106,8 @@ def _running(place: str, path: Path | None, modules: list[Path]) -> Iterator[Non
         ) from None
     finally:
         if folder is not None:
-            sys.path.remove(folder)
+            with suppress(ValueError):  # the user's code may have removed it
+                sys.path.remove(folder)
             modules += _forget(set(sys.modules) - known, Path(folder))
 
 
@@ -115,11 +120,15 @@ def _place(place: str, error: BaseException) -> str:
 
 
 def _forget(names: set[str], folder: Path) -> list[Path]:
-    """Remove the modules of a folder, so that a later file has its own ones, and return their files."""
-    files = {}
+    """Remove the modules of a folder, so that a later file has its own ones, and return their files.
+
+    What is installed in an environment below the folder is no neighbour.
+    """
+    files: dict[str, Path] = {}
+    installed = Path(sys.prefix) if Path(sys.prefix).is_relative_to(folder) else None
     for name in sorted(names):
-        file = getattr(sys.modules[name], "__file__", None)
-        if file is not None and Path(file).is_relative_to(folder):
-            files[name] = Path(file)
+        file = Path(getattr(sys.modules[name], "__file__", None) or "")
+        if file.is_relative_to(folder) and not (installed and file.is_relative_to(installed)):
+            files[name] = file
             del sys.modules[name]
     return list(files.values())

@@ -79,6 +79,12 @@ class HostCaptures:
         """Return the process and how it ended, if it ended early."""
         return self._child.lost() if self._child else {}
 
+    def kill(self) -> None:
+        """End the process, if there is one; its file stays as it is."""
+        child, self._child = self._child, None
+        if child:
+            child.kill()
+
     def stop(self) -> Tally:
         """Stop the capture; return what it holds when the file is complete.
 

@@ -25,7 +25,7 @@ GROUP_HOSTS = 32
 QUIET_S = 2.0
 """How long the counters may still change at the end."""
 
-_LOOPBACK_NETNS = "/proc/self/ns/net"
+_OWN_NETNS = "/proc/self/ns/net"
 
 
 class KernelPlane:
@@ -79,7 +79,7 @@ class KernelPlane:
         for port in ports:
             _batch(("nsenter", f"--net={port.netns}", "ip"), settings.host_commands(port, ports))
             switch_off(port.device, port.netns)
-            switch_off(port_device(port.host), _LOOPBACK_NETNS)
+            switch_off(port_device(port.host), _OWN_NETNS)
         self.check_settings()
         served = [self._metrics[0], str(self._metrics[1])] if self._metrics else []
         words = [str(self._folder / DATAPLANE_FILE), str(self._clock.dilation), str(len(ports)), *served]
@@ -165,6 +165,8 @@ class KernelPlane:
 
     def kill(self) -> None:
         """End the processes. The devices end with their namespace."""
+        for capture in self._captures:
+            capture.kill()
         if self._monitor:
             self._monitor.kill()
 

@@ -160,7 +160,7 @@ def underlay_links(run: Run) -> Drawing | None:
         f"{number(float(used['stress'].median()))} times. One message crossed the link from {worst['name']} "
         f"{worst['copies_max']:,} times, the most of all."
     )
-    if table["wire_bytes"].notna().any():
+    if table["wire_bytes"].sum() > 0:
         busiest = table.loc[table["wire_bytes"].idxmax()]
         share = percent(busiest["wire_bytes"] / table["wire_bytes"].sum())
         seen += f" The link from {_name_link(busiest)} carried {share} of the bytes that crossed links."
