@@ -97,6 +97,9 @@ class RingOrder:
         return min(ahead, behind)[1]
 
     def neighbours(self, key: Key) -> tuple[NodeId, NodeId]:
-        """Return the first node after a point and the last one before it. No node may be at the point itself."""
+        """Return the first node after a point and the last one before it.
+
+        The ring must have a node, but none at the point.
+        """
         at = bisect_left(self.keys, key)
         return self.nodes[at % len(self.nodes)], self.nodes[at - 1]

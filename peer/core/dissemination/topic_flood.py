@@ -35,7 +35,7 @@ class TopicFlood(Spreading):
     application, the message is not new then.
 
     A node first removes the topics on which the sender may not send (``State.admits``) from a copy. It refuses a copy
-    without any other topic. With a message it remembers only its own topics and those of its own publication.
+    without any other topic. With a message it remembers at most its own topics and those of its own publication.
 
     Attributes:
         whole: the parameter of this name in ``TopicFloodParameters``.
