@@ -52,7 +52,7 @@ class _PeerCollector(Collector):
         yield _by_kind("trellis_received_frames", "Frames read.", counts.received_frames)
         yield _by_kind("trellis_received_bytes", "Bytes of frames read.", counts.received_bytes)
         yield _by_label("trellis_dropped_frames", "Frames that were not sent.", "reason", dict(counts.dropped))
-        text = "Connections refused or closed because of their origin or of what they sent."
+        text = "Connections refused or closed because of their source or of what arrived over them."
         yield _by_label("trellis_rejects", text, "reason", dict(counts.rejected))
         for event, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=self._instances.events.get(event, 0))
