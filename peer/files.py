@@ -1,6 +1,6 @@
-"""The files of an agent's work folder: its documents, and what the agent and its peers write.
+"""The files of an agent's work folder: its documents, and the files that the agent and its peers write.
 
-The harness collects what they write into the run directory, under the same names unless it says otherwise.
+The harness collects the latter into the run directory, under the same names unless it defines others.
 """
 
 AGENT_FILE = "agent.json"
@@ -14,20 +14,20 @@ RECORD_FOLDER = "record"
 
 
 def trace_file(node: int) -> str:
-    """Return where the trace of a node is."""
+    """Return the path of a node's trace in the folder."""
     return f"{TRACE_FOLDER}/{node}.jsonl"
 
 
 def log_file(node: int) -> str:
-    """Return where the output of a node's process is."""
+    """Return the path of the output of a node's process in the folder."""
     return f"{LOGS_FOLDER}/{node}.log"
 
 
 def record_file(node: int) -> str:
-    """Return where the recording of a node is."""
+    """Return the path of a node's recording in the folder."""
     return f"{RECORD_FOLDER}/{node}.msgpack"
 
 
 def spec_file(node: int) -> str:
-    """Return where a peer that is no Python program finds what it has to do."""
+    """Return the path of the document for a peer that is not a Python program, in the folder."""
     return f"spec/{node}.json"

@@ -1,4 +1,4 @@
-"""The lines between a program that is a peer and the process that drives it, without I/O.
+"""The lines between the program of a peer and the process that drives it, without I/O.
 
 A line is a verb, then numbers in decimal, separated by single spaces, and ends with a newline. Lines to the program
 are its orders, on its standard input::
@@ -17,10 +17,10 @@ from typing import Final
 from msgspec import Struct
 
 MAX_LINE_BYTES: Final = 1024
-"""With the newline. A longer one is a fault."""
+"""The longest line, including the newline. A longer one is a fault."""
 
 MAX_NUMBER: Final = 2**63 - 1
-"""So that a table's 64-bit column holds any."""
+"""The largest number, so that a 64-bit column of a table can contain all numbers."""
 
 REPORTS: Final[dict[str, tuple[str, ...]]] = {
     "ready": (),
@@ -32,32 +32,32 @@ REPORTS: Final[dict[str, tuple[str, ...]]] = {
     "graft": ("peer", "topic"),
     "prune": ("peer", "topic"),
 }
-"""The verbs of reports, and which fields of ``Report`` their numbers are."""
+"""The verbs of reports, and the fields of ``Report`` for their numbers."""
 
 OPTIONS: Final[dict[str, tuple[str, frozenset[str]]]] = {
     "from": ("peer", frozenset({"deliver", "duplicate"})),
     "hops": ("hops", frozenset({"deliver", "duplicate"})),
     "ts_ns": ("ts_ns", frozenset(REPORTS) - {"ready"}),
 }
-"""The options: the field of ``Report`` that each sets, and the verbs that may have it."""
+"""The options: the field of ``Report`` that each option sets, and the verbs that may have it."""
 
 _SHOWN_BYTES = 80
 
 
 class LineError(ValueError):
-    """A program broke the rules for lines. The text says how."""
+    """A program broke the rules for lines. The message says how."""
 
 
 class Report(Struct, frozen=True):
-    """A line from the program. A field that the line does not have is None.
+    """A line from the program. Fields that the line lacks are None.
 
     Attributes:
         verb: one of ``REPORTS``.
-        message_id: of the message that it is about.
+        message_id: the id of the message that it is about.
         peer: the neighbour.
-        topic: that of a logical link.
-        hops: how many links the copy has crossed.
-        ts_ns: when it happened, on CLOCK_MONOTONIC.
+        topic: the topic of a logical link.
+        hops: the number of links that the copy has crossed.
+        ts_ns: the instant of the event on CLOCK_MONOTONIC (ns).
     """
 
     verb: str
@@ -74,10 +74,10 @@ def encode_order(verb: str, *words: int | str) -> bytes:
 
 
 def parse_report(line: bytes) -> Report:
-    """Return the report of a line without its newline.
+    """Parse a line without its newline.
 
     Raises:
-        LineError: it is none.
+        LineError: it is not a report.
     """
     try:
         verb, *words = line.decode("ascii").split(" ")
@@ -101,7 +101,7 @@ def parse_report(line: bytes) -> Report:
 
 
 class Splitter:
-    """Cuts what a program writes into lines, and keeps the unfinished end: at most ``MAX_LINE_BYTES``."""
+    """Divides the output of a program into lines. It keeps the unfinished line, of at most ``MAX_LINE_BYTES``."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -110,7 +110,7 @@ class Splitter:
         """Return the lines that ``data`` completes, without their newlines.
 
         Raises:
-            LineError: a line is longer than ``MAX_LINE_BYTES``. Nothing may be fed after it.
+            LineError: a line is longer than ``MAX_LINE_BYTES``. Do not feed anything after it.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in (*lines, self._rest):
@@ -120,7 +120,7 @@ class Splitter:
 
 
 def _number(line: bytes, word: str) -> int:
-    """Return the number that a word is. ``line`` is for the error."""
+    """Parse a word as a number. ``line`` is for the error."""
     if not word.isdecimal() or len(word) > len(str(MAX_NUMBER)) or (number := int(word)) > MAX_NUMBER:
         raise _wrong(line, f"expected a number from 0 to {MAX_NUMBER}, got {word[:_SHOWN_BYTES]!r}")
     return number

@@ -1,15 +1,16 @@
-"""Extensions from outside this repository: modules beside an experiment, and installed distributions.
+"""Extensions that are not in this repository: modules beside an experiment, and installed distributions.
 
-A plugin is a module or a package whose attributes describe what it adds; ``KINDS`` has their names. An attribute has
-one extension, a tuple of them, or ``module:name`` of either. A module that is named is imported when the registry of
-its kind is, so a plugin with a protocol and measures can be loaded where there is no package ``metrics``.
+A plugin is a module or a package whose attributes describe its extensions; ``KINDS`` has the names of these attributes.
+The value of an attribute is one extension, a tuple of extensions, or ``module:name`` of either. A module in such a name
+is imported with the registry of its kind, so a plugin with a protocol and measures can be loaded without the package
+``metrics``.
 
 A command loads the files that ``TRELLIS_PLUGINS`` names, then the copies that a run shipped beside the package
 ``peer``, then the entry points of installed distributions. A module that an earlier source has loaded is not loaded
 again.
 
-The registry of a kind reads ``added`` when it is imported, so every process that imports the registry has the plugins.
-Nothing here reads a run directory: a run names its plugins, but never brings them.
+The registry of a kind calls ``added`` when it is imported, so every process that imports the registry has the plugins.
+This module does not read run directories: a run names its plugins but does not contain them.
 """
 
 import ast
@@ -42,9 +43,9 @@ class Kind(NamedTuple):
     """A kind of extensions.
 
     Attributes:
-        attribute: of a plugin, with what it adds of this kind.
-        room: the package that reads it. A plugin is shipped to where the room of one of its kinds is.
-        without: packages that are not everywhere where the room is.
+        attribute: the attribute of plugins with their extensions of this kind.
+        room: the package that reads it. A plugin is shipped to the places that have the room of one of its kinds.
+        without: packages that some places with the room lack.
     """
 
     attribute: str
@@ -64,7 +65,7 @@ KINDS: Mapping[str, Kind] = {
 
 
 class Named(Protocol):
-    """What every extension has."""
+    """The common attribute of all extensions."""
 
     @property
     def name(self) -> str: ...
@@ -74,23 +75,23 @@ Extension = TypeVar("Extension", bound=Named)
 
 
 _LOADING: list[str] = []
-"""What error messages call the plugin that is being imported."""
+"""The name in error messages of the plugin that is being imported."""
 
 
 class PluginError(Exception):
-    """A plugin cannot be loaded. ``exit_code``: of the command that asked for it."""
+    """A plugin cannot be loaded. ``exit_code``: the exit status of the command that needs it."""
 
     exit_code = 2
 
 
 class Origin(Struct, frozen=True):
-    """Where a plugin comes from, for manifests.
+    """The origin of a plugin, for manifests.
 
     Attributes:
-        name: of its module.
-        sha256: over the names and contents of its files.
-        path: of its file or folder.
-        version: of the installed distribution that has it; empty for a file.
+        name: the name of its module.
+        sha256: the hash of the names and contents of its files.
+        path: the path of its file or folder.
+        version: the name and version of its installed distribution; empty for a file.
     """
 
     name: str
@@ -103,10 +104,10 @@ class Plugin(Struct, frozen=True):
     """A loaded plugin.
 
     Attributes:
-        origin: where it comes from.
-        module: what it defines.
+        origin: its origin.
+        module: the imported module.
         contents: its Python files by their paths, which start with the name of the module.
-        shown: what error messages call it.
+        shown: its name in error messages.
     """
 
     origin: Origin
@@ -116,12 +117,12 @@ class Plugin(Struct, frozen=True):
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of which it adds something."""
+        """The kinds of its extensions."""
         return tuple(kind for kind in KINDS.values() if hasattr(self.module, kind.attribute))
 
 
 def added(kind: str, form: type[Extension]) -> Iterator[tuple[Plugin, Extension]]:
-    """Yield what plugins add of a kind.
+    """Yield the extensions of plugins of a kind.
 
     Args:
         kind: a key of ``KINDS``.
@@ -131,7 +132,7 @@ def added(kind: str, form: type[Extension]) -> Iterator[tuple[Plugin, Extension]
         The plugin and the extension.
 
     Raises:
-        PluginError: a plugin cannot be loaded, or has something else.
+        PluginError: a plugin cannot be loaded, or an extension has another class.
     """
     for plugin in loaded():
         for extension in _extensions(plugin, KINDS[kind].attribute):
@@ -144,7 +145,7 @@ def added(kind: str, form: type[Extension]) -> Iterator[tuple[Plugin, Extension]
 def add_extensions(
     own: Mapping[str, Extension], kind: str, form: type[Extension], taken: Collection[str] = ()
 ) -> dict[str, Extension]:
-    """Return the registry of a kind: its own entries by name, and those of plugins after them.
+    """Return the registry of a kind by name: its own entries, then those of plugins.
 
     Args:
         own: the entries of Trellis.
@@ -153,7 +154,7 @@ def add_extensions(
         taken: other names that a plugin cannot use.
 
     Raises:
-        PluginError: a plugin cannot be loaded, has something else, or uses a name that is taken.
+        PluginError: a plugin cannot be loaded, has an extension of another class, or uses a name that is taken.
     """
     together = dict(own)
     for plugin, extension in added(kind, form):
@@ -164,12 +165,12 @@ def add_extensions(
 
 
 def name_is_taken(plugin: Plugin, name: str) -> PluginError:
-    """Return the error of a plugin that uses the name of something else."""
+    """Return the error of a plugin that uses a name that is taken."""
     return PluginError(f"{plugin.shown}: the name {name!r} is taken; choose another one")
 
 
 def plugins_with(extensions: Collection[tuple[str, str]]) -> list[Plugin]:
-    """Return the plugins that add one of some extensions.
+    """Return the plugins with at least one of these extensions.
 
     Args:
         extensions: pairs of a key of ``KINDS`` and a name.
@@ -190,12 +191,12 @@ def plugins_with(extensions: Collection[tuple[str, str]]) -> list[Plugin]:
 
 
 def _extensions(plugin: Plugin, attribute: str) -> tuple[object, ...]:
-    """Return what a plugin's attribute has, after importing the module that it names."""
+    """Return the extensions in a plugin's attribute. Import the module that it names, if any."""
     value = getattr(plugin.module, attribute, ())
     if isinstance(value, str):
         try:
             value = pkgutil.resolve_name(value)
-        except (Exception, SystemExit) as error:  # whatever the code of a stranger raises
+        except (Exception, SystemExit) as error:  # code from elsewhere may raise any exception
             raise PluginError(f"{plugin.shown}: {attribute} = {value!r}: {type(error).__name__}: {error}") from error
     return value if isinstance(value, tuple) else (value,)
 
@@ -205,7 +206,8 @@ def loaded() -> tuple[Plugin, ...]:
     """Load the plugins of this process once, and return them.
 
     Raises:
-        PluginError: one is missing, raises when it is imported, adds nothing, or takes a name or number of others.
+        PluginError: a plugin is missing, raises an exception when it is imported, has no extension, or uses a name or
+            number that is taken.
     """
     if _LOADING:
         problem = "it imports a registry, which imports all plugins; import it inside the function that needs it"
@@ -236,10 +238,10 @@ def named_files() -> list[str]:
 
 
 def shipped_files(rooms: Collection[str]) -> dict[str, bytes]:
-    """Return the files of the plugins that some packages read, by their paths beside the package ``peer``.
+    """Return the files of the plugins that packages read, by their paths beside the package ``peer``.
 
     Args:
-        rooms: the packages that are shipped, too.
+        rooms: the packages, which are shipped, too.
     """
     shipped = [plugin for plugin in loaded() if any(kind.room in rooms for kind in plugin.kinds)]
     return {f"{SHIPPED}/{name}": content for plugin in shipped for name, content in plugin.contents.items()}
@@ -269,13 +271,13 @@ def _load_file(path: Path) -> Plugin:
 
 
 def _is_elsewhere(name: str, start: Path) -> bool:
-    """Whether an import of a module would find another file."""
+    """Return whether an import of a module would find another file."""
     other = find_spec(name)
     return other is not None and (other.origin is None or Path(other.origin).resolve() != start)
 
 
 def _load_shipped(name: str, root: Path | zipfile.Path) -> Plugin:
-    """Import a plugin that a run shipped. ``root``: the folder with ``SHIPPED``, or the zip."""
+    """Import a plugin that a run shipped. ``root``: the folder or zip that contains ``SHIPPED``."""
     spec = find_spec(name)
     assert spec is not None, "pkgutil has found it"
     folder = root.joinpath(SHIPPED)
@@ -296,17 +298,17 @@ def _load_installed(entry: EntryPoint) -> Plugin:
 
 
 def _make(shown: str, spec: ModuleSpec, place: Path | zipfile.Path, version: str = "") -> Plugin:
-    """Import a module and check what it adds.
+    """Import a module and check its extensions.
 
     Args:
-        shown: what an error message calls the plugin.
-        spec: of the module.
-        place: of its file or folder.
-        version: of its distribution.
+        shown: its name in error messages.
+        spec: the spec of the module.
+        place: its file or folder.
+        version: the name and version of its distribution.
 
     Raises:
-        PluginError: it raises, adds nothing, imports what is not everywhere where it is loaded, or has frames of other
-            kinds than ``USER_KINDS``.
+        PluginError: the module raises an exception, has no extension, imports a package that is missing in a place
+            where the plugin is loaded, or has frames of other kinds than ``USER_KINDS``.
     """
     contents = dict(_read(place, place.name))
     module = module_from_spec(spec)
@@ -317,7 +319,7 @@ def _make(shown: str, spec: ModuleSpec, place: Path | zipfile.Path, version: str
         spec.loader.exec_module(module)
     except PluginError:
         raise
-    except (Exception, SystemExit) as error:  # whatever the code of a stranger raises
+    except (Exception, SystemExit) as error:  # code from elsewhere may raise any exception
         raise PluginError(f"{shown}: {type(error).__name__}: {error}") from error
     finally:
         _LOADING.pop()
@@ -331,7 +333,7 @@ def _make(shown: str, spec: ModuleSpec, place: Path | zipfile.Path, version: str
 
 
 def _check_imports(plugin: Plugin) -> None:
-    """Refuse a plugin whose modules import, when it is loaded, a package that is not everywhere where it is loaded."""
+    """Check that a plugin imports no package at once that is missing in a place where the plugin is loaded."""
     missing = {package: kind for kind in reversed(plugin.kinds) for package in kind.without}
     for path, content in plugin.contents.items():
         if path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") not in sys.modules:
@@ -354,7 +356,7 @@ def _imports(content: bytes) -> Iterator[tuple[int, str]]:
 
 
 def _check_frames(plugin: Plugin) -> None:
-    """Refuse a plugin with frames of other kinds than ``USER_KINDS``."""
+    """Check that all frames of a plugin have kinds in ``USER_KINDS``."""
     for kind in kind_names():
         frame = frame_type(kind)
         if frame is not None and frame.__module__.partition(".")[0] == plugin.origin.name and kind not in USER_KINDS:

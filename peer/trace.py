@@ -1,7 +1,7 @@
-"""The schema of the traces: a peer writes ``trace/<node>.jsonl``, one JSON object per line.
+"""The schema of traces. A peer writes ``trace/<node>.jsonl`` with one JSON object per line.
 
-Names follow go-libp2p-pubsub's trace events. Absent fields are omitted. The first line of a file is ``start``, the last
-one ``stop`` with the number of lines before it. A file without a matching ``stop`` was cut off.
+Names follow go-libp2p-pubsub's trace events. Absent fields are omitted. The first line of a file is ``start``, and the
+last line is ``stop`` with the number of lines before it. A file without a matching ``stop`` was cut off.
 
 Instants are nanoseconds of CLOCK_MONOTONIC of the peer's machine.
 """
@@ -17,10 +17,10 @@ VERSION: Final = 1
 JOINED: Final = "joined"
 LEFT: Final = "left"
 CRASHED: Final = "crashed"
-"""Reasons of ``join`` and ``leave`` events with which an instance of a node begins or ends during the run."""
+"""The reasons of ``join`` and ``leave`` events if an instance of a node begins or ends during the run."""
 
 REMARKS: Final = ("sequence_jump",)
-"""Reasons of ``reject`` events about a copy that the node takes nevertheless: another event says what became of it."""
+"""The reasons of ``reject`` events about copies that the node takes in spite of them. Another event has the result."""
 
 EVENTS: Final = {
     "start": "the peer runs; version, topics = its subscriptions",
@@ -52,9 +52,9 @@ EVENTS: Final = {
 class TraceEvent(Struct, frozen=True, omit_defaults=True, gc=False):
     """One line of a trace.
 
-    ``conn`` is ``"orig_ip:orig_port-resp_ip:resp_port"``; the originator opened the TCP connection. ``direction`` names
-    the side whose bytes are meant: ``"orig"`` or ``"resp"``. ``off`` is the offset of the frame's first byte in that
-    side's byte stream; the first byte after the handshake is 0.
+    ``conn`` is ``"orig_ip:orig_port-resp_ip:resp_port"``; the originator opened the TCP connection. ``direction`` is
+    the side that sent the bytes: ``"orig"`` or ``"resp"``. ``off`` is the offset of the frame's first byte in that
+    side's byte stream; the first byte after the handshake has offset 0.
     """
 
     event: str
@@ -88,7 +88,7 @@ def make_frame_event(
     off: int,
     len_bytes: int,
 ) -> TraceEvent:
-    """The ``send`` or ``receive`` event of a frame; the arguments are fields of ``TraceEvent``.
+    """Return the ``send`` or ``receive`` event of a frame; the arguments are fields of ``TraceEvent``.
 
     The fields are passed by position, since there are two events for every frame.
     """
@@ -100,7 +100,7 @@ def make_frame_event(
 
 
 def make_drop_event(now_ns: int, node: int, peer: int, frame: Frame, len_bytes: int, reason: str) -> TraceEvent:
-    """The event of a frame that is not sent; the arguments are fields of ``TraceEvent``."""
+    """Return the event of a frame that is not sent; the arguments are fields of ``TraceEvent``."""
     message_id = getattr(frame, "message_id", None)
     return TraceEvent(
         "drop", now_ns, node, peer, message_id=message_id, kind=frame.kind, len_bytes=len_bytes, reason=reason

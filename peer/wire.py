@@ -1,22 +1,22 @@
-"""Frames to bytes and back, without I/O.
+"""The encoding of frames, without I/O.
 
-Every frame starts with a fixed big-endian header that a capture can be read by with vectorised code::
+Every frame starts with a fixed big-endian header, by which vectorised code can read captures::
 
     offset  size  field
          0     2  magic       0x7452 ("tR")
          2     1  version     1
          3     1  kind        peer.core.frames
-         4     4  length      of the whole frame in bytes, this header included
-         8     8  message id  publisher << 32 | number; 0 where there is none
-        16     1  ttl         255 = unlimited; 0 where there is none
-        17     1  hops        links crossed at the receiver; 0 where there is none
-        18     1  topics      how many topic ids follow
+         4     4  length      of the whole frame in bytes, including this header
+         8     8  message id  publisher << 32 | number; 0 if there is none
+        16     1  ttl         255 = unlimited; 0 if there is none
+        17     1  hops        links crossed at the receiver; 0 if there is none
+        18     1  topics      number of topic ids that follow
         19     1  flags       0; a receiver ignores them
         20    4n  topic ids
       20+4n       body        msgpack: the frame's remaining fields in their order, as an array
 
-``Data`` keeps its message id, topics, hops and TTL in the header and only the payload in its body, followed by
-``routing`` if that is not empty; ``Subscriptions`` keeps its topics in the body, since a node may have more than 255.
+``Data`` has its message id, topics, hops and TTL in the header, and only the payload in its body, followed by
+``routing`` if that is not empty. ``Subscriptions`` has its topics in the body, since a node may have more than 255.
 """
 
 import struct
@@ -34,16 +34,16 @@ HEADER = struct.Struct(">HBBIQBBBB")
 HEADER_BYTES = HEADER.size
 MAX_FRAME_BYTES = 1 << 20
 MSS_BYTES = 1448
-"""Payload of a full packet that carries frames: TCP on Ethernet, with timestamps."""
+"""The payload of a full packet with frames: TCP on Ethernet, with timestamps."""
 MAX_FRAME_TOPICS = 255
 MAX_MESSAGE_ID = 2**63 - 1
-"""So that a table's 64-bit column holds any."""
+"""The largest message id, so that a 64-bit column of a table can contain all ids."""
 
 _encode_body = msgspec.msgpack.Encoder().encode
 
 
 class WireError(ValueError):
-    """The bytes are not a frame. ``reason`` is a short stable word for traces and counters."""
+    """Bytes are not a frame. ``reason`` is a short stable word for traces and counters."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -51,7 +51,7 @@ class WireError(ValueError):
 
 
 def encode(frame: Frame) -> bytes:
-    """The frame's bytes.
+    """Encode a frame.
 
     Raises:
         ValueError: a field does not fit the format (over 255 topics, a frame above ``MAX_FRAME_BYTES``).
@@ -78,10 +78,10 @@ def encode(frame: Frame) -> bytes:
 
 
 def size(frame: Frame) -> int:
-    """How many bytes ``encode`` makes of a frame.
+    """Return the length of an encoded frame in bytes.
 
     Raises:
-        ValueError: see ``encode``.
+        ValueError: the frame is too long, as in ``encode``.
     """
     if isinstance(frame, Data):
         routing_bytes = count_string_bytes(frame.routing) if frame.routing else 0
@@ -95,13 +95,14 @@ def size(frame: Frame) -> int:
 
 
 class Decoder:
-    """Cuts a byte stream into frames.
+    """Divides a byte stream into frames.
 
-    Feed it what the socket gives; it keeps the unfinished tail. Whatever the bytes are, it never raises: what is not a
-    frame ends the stream there, and ``fault`` says why.
+    Feed it the bytes from the socket; it keeps the unfinished frame. It raises no exception, whatever the bytes are.
+    Bytes that are not a frame end the stream there.
 
     Attributes:
-        offset: the stream offset (bytes) of the next frame to come out, or of what is not a frame.
+        fault: why the stream ended; None = it did not.
+        offset: the offset in the stream of the next frame, or of the bytes that are not a frame.
     """
 
     def __init__(self) -> None:
@@ -111,11 +112,15 @@ class Decoder:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame that is not complete yet."""
+        """The number of bytes of the unfinished frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[tuple[int, int, Frame]]:
-        """The frames that ``data`` completes, each as (stream offset, length in bytes, frame). None after a fault."""
+        """Return the frames that ``data`` completes. There are none after a fault.
+
+        Returns:
+            For each frame (offset in the stream in bytes, length in bytes, frame).
+        """
         frames: list[tuple[int, int, Frame]] = []
         if self.fault is not None:
             return frames

@@ -1,7 +1,7 @@
-"""Nodes that misbehave, whatever their protocol: each is a composed node that does one thing otherwise.
+"""Nodes that misbehave, whatever their protocol. Each is a composed node that does one thing differently.
 
-What others can see of an adversary is what they can see of any node. Its trace says ``withhold`` for every copy that it
-did not pass on, so that a post-mortem can tell attacks from losses.
+Other nodes see no more of an adversary than of any node. It traces ``withhold`` for every copy that it does not
+forward, so that an analysis can tell attacks from losses.
 """
 
 from collections.abc import Callable
@@ -23,19 +23,19 @@ MILLISECOND_NS = 1_000_000
 LATE = "adversary/late"
 MESH = "adversary/mesh"
 MESH_RETRY_NS = 100 * MILLISECOND_NS
-"""How long an eclipse attacker waits before it restores a link to another one."""
+"""How long an eclipse attacker waits before it restores a link to another attacker (ns)."""
 
 Numbers = tuple[Annotated[int, Meta(ge=0)], ...]
 
 
 class Withholder(ComposedNode):
-    """A node that does not pass on some copies of other nodes' messages. Its own messages it publishes as any node."""
+    """A node that does not forward some copies of other nodes' messages. It publishes its own messages normally."""
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
         return [self._spoil(now_ns, effect) for effect in one_by_one(super().handle(now_ns, event))]
 
     def withholds(self, copy: Data) -> bool:
-        """Whether a copy that the protocol wants to pass on is not passed on."""
+        """Return whether to withhold a copy that the protocol forwards."""
         raise NotImplementedError
 
     def _spoil(self, now_ns: int, effect: Effect) -> Effect:
@@ -49,15 +49,15 @@ class Withholder(ComposedNode):
 
 
 class TopicAttackerParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """What a topic attacker attacks."""
+    """The topics that a topic attacker attacks."""
 
     victim_topics: Numbers
 
 
 class TopicAttacker(Withholder):
-    """Subscribes to the victim topics and passes nothing on that is published on any of them.
+    """Subscribes to the victim topics and forwards no message on any of them.
 
-    That it subscribes to them is its configuration's business, as with any node.
+    Its configuration has these subscriptions, like those of any node.
 
     Source: Topiary section V-D1.
     """
@@ -73,13 +73,13 @@ class TopicAttacker(Withholder):
 
 
 class DropperParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """How much a dropper drops."""
+    """The share of copies that a dropper drops."""
 
     drop_ratio: Annotated[float, Meta(ge=0, le=1)] = 1.0
 
 
 class Dropper(Withholder):
-    """Passes each copy of another node's message on with the probability 1 - ``drop_ratio``."""
+    """Forwards each copy of another node's message with the probability 1 - ``drop_ratio``."""
 
     Parameters = DropperParameters
 
@@ -99,7 +99,7 @@ class SlowNodeParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class SlowNode(UnhurriedNode):
-    """Handles every frame ``delay_ms`` after it arrived.
+    """Handles every frame ``delay_ms`` after its arrival.
 
     Source: Topiary section VII (attackers with long processing delays).
     """
@@ -111,15 +111,15 @@ class SlowNode(UnhurriedNode):
 
 
 class EclipseAttackerParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """Whom an eclipse attacker works with."""
+    """The other attackers that an eclipse attacker works with."""
 
     accomplices: Numbers
 
 
 class EclipseMesh(Part):
-    """Keeps a link to every other attacker; of two of them the lower one opens.
+    """Keeps a link to every other attacker. The attacker with the lower number opens it.
 
-    Where a protocol closes one, it is opened again after ``MESH_RETRY_NS``.
+    If a protocol closes such a link, the attacker redials after ``MESH_RETRY_NS``.
     """
 
     def __init__(self, state: State, parameters: EclipseAttackerParameters) -> None:
@@ -132,7 +132,7 @@ class EclipseMesh(Part):
         self._restore(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Restore the mesh, after a while: also where the driver would, since the protocol may tell it not to."""
+        """Restore the mesh after a pause, even if the driver redials, since the protocol may stop it."""
         if self._targets >> peer & 1:
             turn.set_timer(MESH, turn.now_ns + MESH_RETRY_NS)
 
@@ -145,7 +145,9 @@ class EclipseMesh(Part):
 
 
 class EclipseAttacker(ComposedNode):
-    """Fully meshed with all other attackers, and otherwise a perfect node: its links make it fast, hence attractive.
+    """A node with links to all other attackers that otherwise obeys its protocol.
+
+    Its links make it fast, so that other nodes prefer it as a neighbour.
 
     Source: Topiary section V-D2.
     """
@@ -160,11 +162,11 @@ class Adversary(Struct, frozen=True):
     """A kind of adversary.
 
     Attributes:
-        name: what specifications and experiments call it.
-        behaviour: its class, which is made with the node's ``State``, the node's parts by role, and an instance of its
+        name: its name in specifications and experiments.
+        behaviour: its class. It is called with the node's ``State``, the node's parts by role, and an instance of its
             attribute ``Parameters``. A parameter has the value of the key of this name in the adversary's section or in
             ``[adversary]``; ``accomplices`` has the numbers of all adversaries, ``topics`` the number of topics.
-        parameters: the form of a section with its name; None = it has none.
+        parameters: the form of the section with its name; None = there is no such section.
     """
 
     name: str
@@ -182,4 +184,4 @@ ADVERSARIES: dict[str, Adversary] = {
         Adversary("asker", Asker),
     )
 }
-"""Those of Trellis."""
+"""The kinds of adversaries in Trellis."""

@@ -1,6 +1,6 @@
-"""An adversary that asks: it opens links to every node in turn and notes who says, to it, what a node subscribes to.
+"""An adversary that asks: it opens a link to every node in turn and records the subscriptions that nodes disclose.
 
-Otherwise it is an honest node of its protocol. Its trace says ``disclose`` for everything that it concludes.
+Otherwise it is an honest node of its protocol. It traces everything that it learns as ``disclose``.
 """
 
 from collections.abc import Iterable
@@ -19,14 +19,14 @@ MILLISECOND_NS = 1_000_000
 ASK = "adversary/ask"
 
 STAY_NS = 3_000 * MILLISECOND_NS
-"""How long the asker keeps a link that it opened to ask: answers and messages may come."""
+"""How long the asker keeps a link that it opened to ask (ns), since answers and messages may arrive."""
 
 MOST_PROBED = 64
-"""Such links at a time."""
+"""Most links that the asker has open at a time only to ask."""
 
 
 class AskerParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """What an asker asks for, and how fast."""
+    """Which topics an asker asks for, and how often."""
 
     topics: Annotated[int, Meta(ge=0, lt=2**32)]
     """It asks for the topics 0 .. topics - 1."""
@@ -35,10 +35,10 @@ class AskerParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Asking(Part):
-    """Asks one node after the other, and remembers what it has concluded.
+    """Asks one node after another, and remembers the subscriptions that it learned.
 
     Attributes:
-        probed: the nodes to which there is a link, or is to be one, only to ask; with the instant at which it ends.
+        probed: the nodes with a link, or an attempt at one, that serves only to ask; each with its end (ns).
     """
 
     overhears = (Frame,)
@@ -61,13 +61,13 @@ class Asking(Part):
         turn.set_timer(ASK, turn.now_ns + self._interval_ns)
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """The bootstrap service may tell everybody's interests, unasked."""
+        """Note the interests that the bootstrap service discloses."""
         self._directory = directory
         for entry in directory:
             self._note(turn, entry.node, entry.topics or ())
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Leave those that were asked long ago, and ask the next node."""
+        """Close the links that have been open for long enough, and ask the next node."""
         turn.set_timer(ASK, turn.now_ns + self._interval_ns)
         for peer in [peer for peer, until_ns in self.probed.items() if until_ns <= turn.now_ns]:
             del self.probed[peer]
@@ -81,7 +81,7 @@ class Asking(Part):
             turn.connect(following)
 
     def _next(self) -> NodeId:
-        """The node after the one that was asked last, by number; after the highest one the lowest; else this one."""
+        """Return the next higher number after the node asked last, or the lowest; this node if there is no other."""
         others = self._directory.nodes & ~(1 << self.state.node)
         if not others:
             return self.state.node
@@ -97,7 +97,7 @@ class Asking(Part):
             self._ask(peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A guest that closed the link is asked again in the next round."""
+        """Do not redial a node that closed the link: the asker asks it again in the next round."""
         if self.probed.pop(peer, None) is not None and retrying:
             turn.disconnect(peer, "asked")
 
@@ -121,7 +121,7 @@ class Asking(Part):
 class Asker(ComposedNode):
     """A node that asks.
 
-    To a guest it says its questions and nothing else: what its other parts want of the link is left undone.
+    On a link that serves only to ask, it sends its questions and drops everything that its other parts send.
     """
 
     Parameters = AskerParameters
@@ -138,7 +138,7 @@ class Asker(ComposedNode):
         return effects + asked
 
     def _may_do(self, effect: Effect) -> bool:
-        """Whether an effect is not one that another part wants on a guest's link."""
+        """Return whether to carry out an effect: not if another part uses a link that serves only to ask."""
         asking = self._asking
         if isinstance(effect, Connect) and effect.peer not in asking.opened:
             asking.probed.pop(effect.peer, None)  # it is a neighbour from now on

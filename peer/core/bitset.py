@@ -1,7 +1,7 @@
-"""Sets of small numbers as integers: bit i is set when i is a member.
+"""Sets of small numbers as integers: bit i is set if i is a member.
 
-A network of ten thousand nodes is 1,250 bytes, and a union or an intersection of two such sets takes well under a
-microsecond, which is what makes interest views of whole networks affordable for every simulated node.
+A set of ten thousand nodes takes 1,250 bytes, and a union or an intersection of two such sets takes much less than a
+microsecond. So every simulated node can have the interests of a whole network.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ Bitset = int
 
 
 def bitset(members: Iterable[int]) -> Bitset:
-    """The set of these members (each >= 0)."""
+    """Return the set with these members (each >= 0)."""
     members = tuple(members)
     if not members:
         return 0
@@ -22,7 +22,7 @@ def bitset(members: Iterable[int]) -> Bitset:
 
 
 def members(bits: Bitset) -> Iterator[int]:
-    """The members, rising. A set with few of them is taken apart bit by bit, any other byte by byte."""
+    """Yield the members in rising order: bit by bit if the set is sparse, otherwise byte by byte."""
     if bits.bit_count() << 6 < bits.bit_length():
         while bits:
             lowest_bit = bits & -bits
@@ -38,12 +38,12 @@ def members(bits: Bitset) -> Iterator[int]:
 
 
 def lowest(bits: Bitset) -> int:
-    """The lowest member of a set that has any."""
+    """Return the lowest member of a set that is not empty."""
     return (bits & -bits).bit_length() - 1
 
 
 def choose(bits: Bitset, draws: Random) -> int:
-    """A member drawn uniformly.
+    """Return a member drawn uniformly.
 
     Raises:
         IndexError: the set is empty.
@@ -65,9 +65,14 @@ def choose(bits: Bitset, draws: Random) -> int:
 
 
 def sample(bits: Bitset, count: int, draws: Random) -> Bitset:
-    """A subset of ``count`` members, every such subset being equally likely; all of them where there are no more.
+    """Return a subset of ``count`` members, drawn uniformly; the whole set if it has no more.
 
-    Draws numbers until enough of them are members, and rather those to leave out where these are fewer.
+    It draws numbers until enough of them are members. If fewer members are left out than taken, it draws the former.
+
+    Args:
+        bits: the set.
+        count: the size of the subset.
+        draws: the generator.
     """
     size, width = bits.bit_count(), bits.bit_length()
     if count >= size:
@@ -84,9 +89,9 @@ def sample(bits: Bitset, count: int, draws: Random) -> Bitset:
 
 
 def most_often(sets: Iterable[Bitset], among: Bitset) -> Bitset:
-    """Those members of ``among`` that occur in the most of the sets; empty where none occurs in any.
+    """Return the members of ``among`` that occur in the largest number of sets; empty if none occurs in any.
 
-    Counts all members at once: ``planes[i]`` holds bit i of every member's count.
+    It counts all members at once: ``planes[i]`` is bit i of every member's count.
     """
     planes: list[Bitset] = []
     for addend in sets:

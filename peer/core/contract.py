@@ -4,14 +4,15 @@ A node is one object with one entry point::
 
     effects = node.handle(now_ns, event)
 
-The driver owns the clock, the sockets and the files; the node owns the protocol. The node learns of the world
-only through *events* and acts on it only through *effects*, so the recorded ``(now_ns, event)`` pairs replay a
-node bit for bit, and the same node runs in the simulator, as an emulated process and on a real machine.
+The driver owns the clock, the sockets and the files; the node owns the protocol. The driver tells the node everything
+by *events*, and the node does everything by *effects*. So the recorded ``(now_ns, event)`` pairs replay a node bit for
+bit, and the same node runs in the simulator, as an emulated process and on a real machine.
 
-Two rules bind every node:
+Every node obeys two rules:
 
-* Remote misbehaviour never raises. It yields ``Trace(reject)`` or ``Disconnect``. Only a driver that breaks this
-  contract (time running backwards, an event before ``Started``) makes a node raise.
+* A node never raises an exception because another node misbehaves. It returns ``Trace(reject)`` or ``Disconnect``. It
+  raises an exception only if the driver breaks this contract, such as by a time that runs backwards or an event before
+  ``Started``.
 * The order of effects and of random draws never depends on the iteration order of a set.
 
 Source: the design, section 3.
@@ -50,34 +51,34 @@ class Event(Struct, frozen=True, tag=True, gc=False):
 
 
 class Started(Event, frozen=True):
-    """The node's first event. Its initial subscriptions arrived with its configuration."""
+    """The node's first event. The node has its initial subscriptions from its configuration."""
 
 
 class PeerList(Event, frozen=True):
-    """The bootstrap service's answer: the nodes one may connect to; it may name the node itself.
+    """The bootstrap service's answer: the nodes that the node may connect to. It may name the node itself.
 
-    Where nodes come and go, the service answers again, and the last answer holds.
+    If nodes join or leave during the run, the service answers again, and the last answer holds.
     """
 
     directory: Directory
 
 
 class Leaving(Event, frozen=True):
-    """The node's last event where it leaves in order: what it still sends goes out before its links close."""
+    """The last event of a node that leaves in order. The frames that it sends now go out before its links close."""
 
 
 class LinkUp(Event, frozen=True):
-    """A physical link is ready for frames. ``outbound``: this node asked for it (both may have)."""
+    """A physical link is ready for frames. ``outbound``: this node asked for it; the other node may have asked too."""
 
     peer: NodeId
     outbound: bool
 
 
 class LinkDown(Event, frozen=True):
-    """A physical link is gone, or the attempts at one were given up. Frames in flight may be lost.
+    """A physical link has ended, or the driver gave up the attempts to open one. Frames in flight may be lost.
 
     ``retrying``: this node asked for the link, and the driver goes on trying. Otherwise the driver has forgotten any
-    ``Connect`` to the peer: who still wants the link asks again.
+    ``Connect`` to the peer, and a node that still wants the link asks again.
     """
 
     peer: NodeId
@@ -86,7 +87,7 @@ class LinkDown(Event, frozen=True):
 
 
 class FrameReceived(Event, frozen=True):
-    """A well-formed frame came in over the link from ``peer``."""
+    """A well-formed frame arrived over the link from ``peer``."""
 
     peer: NodeId
     frame: Frame
@@ -99,7 +100,7 @@ class TimerFired(Event, frozen=True):
 
 
 class Publish(Event, frozen=True):
-    """The application publishes.
+    """The application publishes a message.
 
     ``expression``: which nodes the message is for, as a text of ``peer.core.addressing.expression`` over the keywords
     of topics (``peer.core.addressing.keywords``). If it is empty, the message is for the subscribers of its topics.
@@ -113,13 +114,13 @@ class Publish(Event, frozen=True):
 
 
 class Subscribe(Event, frozen=True):
-    """The application takes an interest in a topic."""
+    """The application subscribes to a topic."""
 
     topic: TopicId
 
 
 class Unsubscribe(Event, frozen=True):
-    """The application loses its interest in a topic."""
+    """The application unsubscribes from a topic."""
 
     topic: TopicId
 
@@ -128,7 +129,7 @@ class Unsubscribe(Event, frozen=True):
 
 
 class Effect(Struct, frozen=True, tag=True, gc=False):
-    """Something that the node wants done, in the order given."""
+    """Something that the driver must do for the node, in the order of the effects."""
 
 
 class Send(Effect, frozen=True):
@@ -153,7 +154,7 @@ class SetTimer(Effect, frozen=True):
 
 
 class CancelTimer(Effect, frozen=True):
-    """Forget a timer. Cancelling one that is not set does nothing."""
+    """Cancel a timer. The driver does nothing if it is not set."""
 
     name: str
 
@@ -161,8 +162,8 @@ class CancelTimer(Effect, frozen=True):
 class Connect(Effect, frozen=True):
     """Keep a link to ``peer`` up until ``Disconnect``.
 
-    The driver reconnects with backoff, but gives up after several failures in a row, or when the other side closed
-    the link on purpose: see ``LinkDown.retrying``. It does nothing where there is a link already.
+    The driver redials with increasing pauses. It gives up after several failures in a row, or when the other side
+    closed the link on purpose (``LinkDown.retrying``). It does nothing if there is a link already.
     """
 
     peer: NodeId
@@ -176,7 +177,7 @@ class Disconnect(Effect, frozen=True):
 
 
 class Deliver(Effect, frozen=True):
-    """Hand a message to the application: the first copy, on a topic that the node subscribes to."""
+    """Deliver a message to the application: its first copy, if the node subscribes to one of its topics."""
 
     message: Message
 
@@ -188,7 +189,7 @@ class Trace(Effect, frozen=True):
 
 
 def one_by_one(effects: Iterable[Effect]) -> Iterator[Effect]:
-    """The effects with a ``Send`` for each receiver of a ``SendEach``."""
+    """Yield the effects, with one ``Send`` per receiver instead of each ``SendEach``."""
     for effect in effects:
         if isinstance(effect, SendEach):
             yield from (Send(peer, effect.frame) for peer in effect.peers)
@@ -197,10 +198,14 @@ def one_by_one(effects: Iterable[Effect]) -> Iterator[Effect]:
 
 
 class Node(Protocol):
-    """What a driver drives."""
+    """The interface that a driver calls."""
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
-        """Take one event at the instant ``now_ns`` (ns, never before the previous one's) and say what to do.
+        """Handle one event and return the effects.
+
+        Args:
+            now_ns: the present instant in ns, not before that of the previous event.
+            event: what happened.
 
         Raises:
             ContractError: the driver broke the contract.

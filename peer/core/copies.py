@@ -1,4 +1,4 @@
-"""The copies of messages that a node keeps for others."""
+"""The copies of messages that a node keeps for other nodes."""
 
 from collections.abc import ItemsView, Iterator, ValuesView
 from typing import Generic, TypeVar
@@ -7,14 +7,14 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 MOST_KEPT_BYTES = 1 << 26
-"""Most bytes of payload that a store of copies holds (64 MiB), whatever a neighbour sends. One message always fits."""
+"""Most bytes of payload that a store of copies keeps (64 MiB), whatever neighbours send. One message always fits."""
 
 
 class Copies(Generic[Key, Value]):
-    """Values by key, in the order in which the keys were put. The first are forgotten if there are too many or too big.
+    """Values by key, in the order of their insertion. The store forgets the first ones if it is full.
 
     Args:
-        most: how many are kept; None = as many as have room.
+        most: the largest number of values; None = only their size is limited.
     """
 
     __slots__ = ("_bytes", "_most", "_sizes", "_values")
@@ -26,7 +26,13 @@ class Copies(Generic[Key, Value]):
         self._bytes = 0
 
     def put(self, key: Key, value: Value, size_bytes: int) -> None:
-        """Keep a value. A key that is kept stays in its place."""
+        """Keep a value. If the key is kept already, it stays in its place.
+
+        Args:
+            key: the key.
+            value: the value, which replaces an earlier one.
+            size_bytes: its size in bytes, which counts towards the limit of the store.
+        """
         self._bytes += size_bytes - self._sizes.get(key, 0)
         self._values[key] = value
         self._sizes[key] = size_bytes
@@ -42,11 +48,11 @@ class Copies(Generic[Key, Value]):
             self._bytes -= self._sizes.pop(key)
 
     def items(self) -> ItemsView[Key, Value]:
-        """Keys and values, the first ones first."""
+        """Return keys and values, the first ones first."""
         return self._values.items()
 
     def __reversed__(self) -> Iterator[tuple[Key, Value]]:
-        """Keys and values, the last ones first."""
+        """Return keys and values, the last ones first."""
         return reversed(self._values.items())
 
     def values(self) -> ValuesView[Value]:

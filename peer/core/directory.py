@@ -1,4 +1,4 @@
-"""What the bootstrap service tells: the nodes of the network and, where it discloses them, their interests."""
+"""The answers of the bootstrap service: the nodes of the network and, if it discloses them, their interests."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from peer.core.identifiers import NodeId, TopicId
 NOTHING: frozenset[TopicId] = frozenset()
 Value = TypeVar("Value")
 BLOCK_BITS = 6
-"""64 values stand in a block; a change copies its block and the list of blocks."""
+"""A block has 64 values. A change copies its block and the list of blocks."""
 
 
 class PeerInfo(Struct, frozen=True):
-    """What the bootstrap or a membership service says of a node.
+    """An entry of the bootstrap service about one node.
 
-    ``topics`` is None when the service does not disclose interests.
+    ``topics`` is None if the service does not disclose interests.
     """
 
     node: NodeId
@@ -29,8 +29,8 @@ class PeerInfo(Struct, frozen=True):
 class PersistentMap(Generic[Value]):
     """An immutable mapping from numbers >= 0 to values.
 
-    A changed copy of 10,000 values takes about 2 us and 4 KB, a copy of a dict 100 us and 300 KB: that makes a snapshot
-    of a whole network at every join affordable.
+    A changed copy of 10,000 values takes about 2 us and 4 KB; a copy of a dict takes 100 us and 300 KB. So every join
+    can have its own snapshot of the whole network.
     """
 
     __slots__ = ("_blocks",)
@@ -41,7 +41,7 @@ class PersistentMap(Generic[Value]):
             self._blocks.setdefault(number >> BLOCK_BITS, {})[number] = value
 
     def get(self, number: int) -> Value | None:
-        """The value under a number, None where there is none."""
+        """Return the value of a number; None if there is none."""
         block = self._blocks.get(number >> BLOCK_BITS)
         return None if block is None else block.get(number)
 
@@ -64,12 +64,12 @@ class PersistentMap(Generic[Value]):
 
 
 class Directory:
-    """Nodes and their interests at one instant. Immutable, so that all nodes of a process share one.
+    """The nodes and their interests at one instant. It is immutable, so that all nodes of a process share one.
 
-    A directory that differs from another in a few nodes is made from it by ``changed`` and shares the rest with it.
+    ``changed`` makes a directory that differs in a few nodes and shares the rest.
 
     Attributes:
-        nodes: all nodes; the receiver of a directory may be among them.
+        nodes: all nodes; the node that receives the directory may be among them.
     """
 
     __slots__ = ("_interests", "_peers", "_subscribers", "nodes")
@@ -104,25 +104,25 @@ class Directory:
 
     @property
     def peers(self) -> tuple[PeerInfo, ...]:
-        """An entry a node, in rising order of nodes, topics in rising order."""
+        """One entry per node in rising order of nodes, with topics in rising order."""
         if self._peers is None:
             self._peers = tuple(self._entry(node) for node in members(self.nodes))
         return self._peers
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
-        """What a node is said to subscribe to; empty for nodes that are not here or do not say."""
+        """Return the topics that a node subscribes to; empty if the directory lacks the node or its topics."""
         return self._interests.get(node) or NOTHING
 
     def discloses(self, node: NodeId) -> bool:
-        """Whether the topics of a node are known, including that it has none."""
+        """Return whether the directory has the topics of a node, even if there are none."""
         return self._interests.get(node) is not None
 
     def subscribers(self, topic: TopicId) -> Bitset:
-        """The nodes that are said to subscribe to a topic."""
+        """Return the nodes that subscribe to a topic, as far as the directory discloses it."""
         return self._subscribers.get(topic) or 0
 
     def changed(self, changes: Mapping[NodeId, PeerInfo | None]) -> Directory:
-        """A directory with these entries instead; None takes a node away."""
+        """Return a directory with these entries instead; None removes a node."""
         topics = {node: None if info is None else info.topics for node, info in changes.items()}
         flips: dict[TopicId, Bitset] = {}
         gone = here = 0

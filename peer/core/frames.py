@@ -1,8 +1,7 @@
 """The frames that nodes exchange, as values. ``peer.wire`` turns them into bytes.
 
-A frame's class carries its kind. Kinds 1-15 belong to the links and to interests, 16-31 to messages, 32-191 to the
-overlay and membership protocols of Trellis, and ``USER_KINDS`` to protocols from elsewhere. Each protocol registers its
-own.
+A frame's class has its kind. Kinds 1-15 belong to links and interests, 16-31 to messages, 32-191 to the overlay and
+membership protocols of Trellis, and ``USER_KINDS`` to protocols of plugins. Each protocol registers its own frames.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ from msgspec import Struct
 from peer.core.identifiers import NodeId, TopicId
 
 Disclosure = tuple[NodeId, Iterable[TopicId]]
-"""A node, and topics to which it subscribes."""
+"""A node and topics that it subscribes to."""
 
 UNLIMITED_TTL = 255
 """The TTL of a message that no rule decrements."""
 
 USER_KINDS = range(192, 256)
-"""The kinds of frames of protocols from outside this repository (``peer.plugins``)."""
+"""The kinds of frames of protocols that are not in this repository (``peer.plugins``)."""
 
 _TYPES: dict[int, type[Frame]] = {}
 
@@ -30,23 +29,23 @@ class Frame(Struct, frozen=True, gc=False):
     """The base of every frame. Subclasses set their ``kind`` and declare the fields of their body.
 
     Attributes:
-        own_topics: the name of the field with topics to which the sender subscribes; "" = there is none.
+        own_topics: the name of the field with topics that the sender subscribes to; "" = there is none.
     """
 
     kind: ClassVar[int] = 0
     own_topics: ClassVar[str] = ""
 
     def disclosed(self, sender: NodeId) -> Iterable[Disclosure]:
-        """What the frame tells its receiver of subscriptions, the sender's and others'."""
+        """Return the subscriptions that the frame discloses to its receiver: the sender's and other nodes'."""
         return ((sender, getattr(self, self.own_topics) or ()),) if self.own_topics else ()
 
     def count_body_bytes(self) -> int | None:
-        """Return the length of the body on the wire, for frames for which that is cheaper than to encode it."""
+        """Return the body's length on the wire in bytes; None = the codec must encode the frame to count them."""
         return None
 
 
 def register(frame_type: type[Frame]) -> type[Frame]:
-    """Make a frame type known to the codec (a class decorator).
+    """Register a frame type with the codec (a class decorator).
 
     Raises:
         ValueError: the kind is out of 1-255 or taken.
@@ -61,18 +60,18 @@ def register(frame_type: type[Frame]) -> type[Frame]:
 
 
 def frame_type(kind: int) -> type[Frame] | None:
-    """The frame type of a kind, None when no protocol registered it."""
+    """Return the frame type of a kind; None if no protocol registered it."""
     return _TYPES.get(kind)
 
 
 def kind_names() -> dict[int, str]:
-    """Every registered kind with its frame's name in lower case, for reports and dissectors."""
+    """Return every registered kind with its frame's name in lower case, for reports and the dissector."""
     return {kind: frame_type.__name__.lower() for kind, frame_type in sorted(_TYPES.items())}
 
 
 @register
 class Hello(Frame, frozen=True):
-    """The first frame of each side of a link: who I am, and which run I belong to."""
+    """The first frame of each side of a link: the sender's number and run."""
 
     kind: ClassVar[int] = 1
     node: int
@@ -89,7 +88,7 @@ class Bye(Frame, frozen=True):
 
 @register
 class Subscriptions(Frame, frozen=True):
-    """All topics that the sender subscribes to now; it replaces what it said before."""
+    """All topics that the sender subscribes to now. It replaces earlier frames of the sender."""
 
     kind: ClassVar[int] = 3
     own_topics: ClassVar[str] = "topics"
@@ -100,8 +99,8 @@ class Subscriptions(Frame, frozen=True):
 class Data(Frame, frozen=True):
     """A copy of a message.
 
-    ``hops`` counts the links crossed when it arrives at its receiver (1 from the publisher). ``routing`` is what the
-    protocol adds to this copy to find its way; most protocols add nothing.
+    ``hops`` counts the links that it has crossed when it arrives (1 from the publisher). ``routing`` is routing
+    information that the protocol adds to this copy; most protocols add none.
     """
 
     kind: ClassVar[int] = 16

@@ -1,4 +1,4 @@
-"""The numbers that nodes, topics and messages go by."""
+"""The numbers that identify nodes, topics and messages."""
 
 from typing import Annotated
 
@@ -19,16 +19,16 @@ TopicNumber = Annotated[int, Meta(ge=0, lt=2**32)]
 MessageId = int
 """``publisher << 32 | number``, below 2**63: unique in a run, ordered per publisher.
 
-Workloads number all messages of a run, not those of each publisher: a dictionary begins to search at a key's lowest
-bits, and the first messages of all publishers would begin at the same places.
+Workloads count all messages of a run, not the messages of each publisher. A dictionary searches by the lowest bits of
+a key first, in which the first messages of all publishers would be equal.
 """
 
 
 def message_id(publisher: NodeId, number: int) -> MessageId:
-    """The identifier of the publisher's message ``number`` (0 .. 2**32 - 1), higher than those of its earlier ones."""
+    """Return the identifier of a message; its ``number`` (0 .. 2**32 - 1) rises with each message of a publisher."""
     return publisher << 32 | number
 
 
 def publisher_of(identifier: MessageId) -> NodeId:
-    """The node that published the message."""
+    """Return the node that published the message."""
     return identifier >> 32

@@ -1,4 +1,4 @@
-"""Interests: what the node subscribes to, and whether it tells its neighbours."""
+"""Interests: the topics that a node subscribes to, and whether it tells its neighbours."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -10,11 +10,11 @@ from peer.core.observed_links import AnnouncedTopics, ObservedLinks
 from peer.core.parts import Neighbour, Part, Turn
 
 _as_set: Callable[[tuple[TopicId, ...]], frozenset[TopicId]] = lru_cache(1 << 14)(frozenset)
-"""One set for all that hear of the same topics: the nodes of a simulation share it."""
+"""Returns one set for equal topics, which the nodes of a simulation share."""
 
 
 class PrivateInterests(Part):
-    """Keeps the node's subscriptions and tells nobody; the overlay decides over logical links."""
+    """Keeps the node's subscriptions and tells no other node. The overlay decides on logical links."""
 
     writes = frozenset({"topics"})
 
@@ -30,7 +30,7 @@ class PrivateInterests(Part):
 class ToldInterests(PrivateInterests):
     """Sends the node's subscriptions when a link comes up and when they change, and keeps those of the neighbours.
 
-    Messages on what a neighbour subscribes to go on to it. The overlay decides over logical links.
+    The node forwards messages to the neighbours that subscribe to their topics. The overlay decides on logical links.
     """
 
     frames = (Subscriptions,)
@@ -62,9 +62,9 @@ class ToldInterests(PrivateInterests):
 
 
 class AnnouncedInterests(ToldInterests):
-    """Where any topic to which both ends of a physical link subscribe makes a logical link.
+    """The interests of nodes for which every topic that both ends of a physical link subscribe to is a logical link.
 
-    Its beginning is traced as ``graft`` and its end as ``prune``, by each end when it learns of it.
+    Each end traces ``graft`` and ``prune`` when it learns of the beginning and the end of a logical link.
     """
 
     writes = ToldInterests.writes | {"logical"}
@@ -83,5 +83,5 @@ class AnnouncedInterests(ToldInterests):
             self._relink(turn, peer, neighbour, "left")
 
     def _relink(self, turn: Turn, peer: NodeId, neighbour: Neighbour, reason: str) -> None:
-        """Bring the logical links in line with both ends' subscriptions."""
+        """Set the logical links to the topics that both ends subscribe to."""
         self.set_logical(turn, peer, tuple(sorted(self.state.topics & neighbour.interests)), reason)

@@ -1,7 +1,7 @@
-"""The rules of links: when a node opens a connection, which of two connections survives, when to try again.
+"""The rules of links: when a node opens a connection, which of two connections survives, when the node redials.
 
-A node says ``Connect`` and ``Disconnect``. Its ``LinkTable`` decides what that means for connections, and what the node
-is told; a ``Carrier`` carries the decisions out. There are three carriers: ``peer.runtime.pool`` over TCP,
+A node returns ``Connect`` and ``Disconnect``. Its ``LinkTable`` decides what that means for connections, and what to
+report to the node. A ``Carrier`` carries the decisions out. There are three carriers: ``peer.runtime.pool`` over TCP,
 ``harness.simulator.hosts`` over simulated TCP, and ``peer.testing`` in memory. All rules are here.
 
 Terms
@@ -51,36 +51,39 @@ Rules
    node refuses the other one if its own attempt is connecting or greeting, or if it opened the present link. The
    higher node takes the lower one's, and its own is refused. An opener that has a link by the time of the answer
    closes its connection.
-2. *A link that only one side has.* A node opens a connection only if it has no link. So if one arrives from a node to
-   which there is a link, either that node has lost the link and its end has yet to be noticed here, or the sender is
-   not that node. The new connection waits for the end of the old one, at most ``WAIT_S``, and is refused if the link
-   lives on. No live link is taken over.
-3. *Again or give up.* Connections that broke or were not reached, and those refused in passing (``PASSING``), are
-   opened again after a growing pause, up to ``len(PAUSES_S)`` attempts in a row. A link that was up for ``STABLE_S``
-   resets the count. After any other reason, or the last attempt, the table forgets that the node wants the link, and
-   tells the node. If an attempt is greeting at that time, the answer to it ends the connection (``UNWANTED``). The
-   other node opens a connection of its own if it wants the link.
+2. *A link that only one side has.* A node opens a connection only if it has no link. So if a connection arrives from a
+   node with a link, either that node has lost the link and this side has not noticed its end yet, or the sender is not
+   that node. The new connection waits for the end of the link, at most ``WAIT_S``, and is refused if the link still
+   works then. No connection replaces a link that works.
+3. *Again or give up.* A node redials after a connection that broke, that did not reach the peer, or that was refused
+   for a reason in ``PASSING``: after increasing pauses, in up to ``len(PAUSES_S)`` attempts in a row. A link that was
+   up for ``STABLE_S`` resets the count. After any other reason, or the last attempt, the table forgets that the node
+   wants the link, and tells the node. If an attempt is greeting at that time, the answer to it ends the connection
+   (``UNWANTED``). The other node opens a connection of its own if it wants the link.
 4. *Quiet.* ``quiet`` stops all attempts and refuses new connections. Links that are up stay.
 5. *Events.* Per peer, ``link_up`` and ``link_down`` alternate. ``gave_up`` comes only while there is no link.
-6. *Borrowed links* are a matter between the parts of one node. ``peer.core.parts.Turn`` says ``Disconnect`` when a part
-   that shares a link ends it, or when its borrower gives it back and no other part uses it. A table knows only whether
+6. *Borrowed links* concern only the parts of one node. ``peer.core.parts.Turn`` returns ``Disconnect`` when a part
+   that shares a link ends it, or when its borrower releases it and no other part uses it. A table knows only whether
    the node wants the link.
 
 Why it calls its carrier
 ------------------------
-A node answers ``link_down`` on the spot, for example with ``Connect``, and what the table does next depends on the
-answer. A list of actions would have to be left half-way and resumed. Direct calls also cost a simulation of thousands
-of nodes no objects. A carrier may call the table back from ``open``, ``link_up``, ``link_down`` and ``gave_up``.
+A node answers ``link_down`` at once, for example with ``Connect``, and the next step of the table depends on the
+answer. A list of actions would have to be interrupted and resumed. Direct calls also need no objects, which matters for
+a simulation of thousands of nodes. A carrier may call the table from ``open``, ``link_up``, ``link_down`` and
+``gave_up``.
 
 What differs between carriers
 -----------------------------
-* TCP: a sender has to prove who it is before ``introduced``; silent connections are limited in time and number. A
-  connection that is no longer awaited exists anyway, and is aborted. Each side notices the end on its own.
-* Simulated TCP: every sender is who it says. Connections that are no longer awaited are never made. Both ends of a
-  connection vanish when a ``Bye`` is read; only a pending opener waits for the answer to its own ``Bye``.
-* Memory: opening takes no time, ``Hello`` and ``Bye`` take the link's delay. There is one attempt in a row.
-* Each carrier tells ``Hello``, ``Bye`` and other frames apart by itself, since the simulator looks for other frames
-  first, for speed. Over TCP a second ``Hello`` on a link is refused; no honest node sends one.
+* TCP: the carrier checks which node sent ``Hello`` before it calls ``introduced``, and limits the duration and number
+  of silent connections. A connection that the table does not need any more exists anyway, and the carrier aborts it.
+  Each side notices the end on its own.
+* Simulated TCP: every ``Hello`` names its sender correctly. The simulator never makes connections that the table does
+  not need any more. Both ends of a connection vanish when one end reads a ``Bye``; only a pending opener waits for the
+  answer to its own ``Bye``.
+* Memory: opening takes no time, ``Hello`` and ``Bye`` take the link's delay. A node gives up after one attempt.
+* Each carrier distinguishes ``Hello``, ``Bye`` and other frames by itself, since the simulator tests for other frames
+  first, for speed. Over TCP, a second ``Hello`` on a link is refused; no honest node sends one.
 """
 
 from collections.abc import Sequence
@@ -90,13 +93,14 @@ from typing import Generic, Protocol, TypeVar
 from peer.core.identifiers import NodeId
 
 PAUSES_S = (0.0, 0.2, 0.4, 0.8, 1.6, 3.2)
-"""Pauses before the attempts at a link, each drawn from 50-150 % of its value; after the last one it is given up."""
+"""Pauses before the attempts at a link (s). Each is drawn from 50-150 % of its value. After the last attempt, the node
+gives up the link."""
 
 STABLE_S = 5.0
-"""A link that has been up this long counts as a success: the pauses start from the first."""
+"""A link that has been up this long (s) counts as a success: the pauses begin with the first one again."""
 
 WAIT_S = 5.0
-"""How long a connection waits for the end of the link that its node seems to have lost."""
+"""How long a connection waits for the end of the link that the other node seems to have lost (s)."""
 
 SIMULTANEOUS, ALREADY_LINKED, UNWANTED, STOP = "simultaneous_open", "already_linked", "unwanted", "stop"
 PASSING = (SIMULTANEOUS, ALREADY_LINKED, UNWANTED)
@@ -104,14 +108,14 @@ PASSING = (SIMULTANEOUS, ALREADY_LINKED, UNWANTED)
 
 
 class Connection:
-    """One side of a connection, as far as the rules go; carriers add what carries the bytes.
+    """One side of a connection, as far as the rules need it. Carriers add what transports the bytes.
 
     Attributes:
-        peer: the node on the other side; None until the sender of an accepted connection has proved who it is.
+        peer: the node on the other side; None until it is known which node opened an accepted connection.
         opener: whether this side opened it.
         up: whether it is the link of the two nodes.
-        up_since_ns: when it came up.
-        reason: why it ends; empty as long as neither side has closed it and it has not broken.
+        up_since_ns: when it came up (ns).
+        reason: why it ends; empty until a side closes it or it breaks.
     """
 
     __slots__ = ("opener", "peer", "reason", "up", "up_since_ns")
@@ -134,14 +138,14 @@ C_contra = TypeVar("C_contra", bound=Connection, contravariant=True)
 
 
 class Carrier(Protocol[C_contra]):
-    """Carries out what a link table decides."""
+    """Carries out the decisions of a link table."""
 
     def now_ns(self) -> int:
-        """The present instant."""
+        """Return the present instant (ns)."""
         ...
 
     def pause(self, peer: NodeId, pause_s: float) -> None:
-        """Call ``attempt(peer)`` after this time."""
+        """Call ``attempt(peer)`` after this time (s)."""
 
     def open(self, peer: NodeId) -> None:
         """Open a connection to the peer, then call ``opened`` or ``failed``."""
@@ -153,37 +157,43 @@ class Carrier(Protocol[C_contra]):
         """Send ``Bye`` and close, if it can still send; call ``lost`` when the connection is gone."""
 
     def wait(self, connection: C_contra, old: C_contra, wait_s: float) -> None:
-        """Find out whether the link ``old`` is alive, and call ``wait_over(connection)`` after this time."""
+        """Test whether the link ``old`` still works, and call ``wait_over(connection)`` after a time.
+
+        Args:
+            connection: the connection that waits for the end of ``old``.
+            old: the link.
+            wait_s: the time in seconds.
+        """
 
     def rejected(self, connection: C_contra, reason: str) -> None:
-        """Note that a connection is refused for something that an honest peer does not do in a healthy network."""
+        """Note that the table refuses a connection for something that an honest peer does not do in a sound network."""
 
     def link_up(self, connection: C_contra, outbound: bool) -> None:
-        """Tell the node that it has a link; ``outbound``: it wants this link."""
+        """Tell the node that a link came up; ``outbound``: the node wants this link."""
 
     def link_down(self, connection: C_contra, retrying: bool) -> None:
-        """Tell the node that a link has ended, for the connection's ``reason``; ``retrying``: it is opened again."""
+        """Tell the node that a link ended, for the connection's ``reason``; ``retrying``: the table redials."""
 
     def gave_up(self, peer: NodeId, reason: str) -> None:
-        """Tell the node that the attempts at a link, of which it has heard nothing, were given up."""
+        """Tell the node that the table gave up the attempts at a link, which it has not reported to the node."""
 
 
 class LinkTable(Generic[C]):
     """The links of one node from its start to its end.
 
     Args:
-        carrier: carries out what the table decides.
+        carrier: carries out the decisions.
         node: the node.
-        draws: for the pauses between attempts.
-        pauses_s: pauses before the attempts in a row; None = ``PAUSES_S``.
+        draws: the generator for the pauses between attempts.
+        pauses_s: pauses before successive attempts (s); None = ``PAUSES_S``.
 
     Attributes:
-        wanted: peer -> attempts since the last stable link, for each link that the node wants.
-        dialling: the peers to which an attempt is due after its pause.
+        wanted: peer -> number of attempts since the last stable link, for each link that the node wants.
+        dialling: the peers with an attempt that waits for the end of its pause.
         pending: peer -> the opened connection that awaits the answer to its ``Hello``; None until it is open.
-        links: peer -> the link. This dictionary is never replaced, so carriers may keep it at hand.
+        links: peer -> the link. This dictionary is never replaced, so carriers may keep a reference to it.
         waiting: peer -> the accepted connection that waits for the end of the link.
-        quiet: whether no connection is opened or taken any more.
+        quiet: whether the table opens and accepts no more connections.
     """
 
     __slots__ = (
@@ -221,24 +231,25 @@ class LinkTable(Generic[C]):
         self._dial(peer)
 
     def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close the link to the peer and keep none."""
+        """Close all connections with the peer, and open none from now on."""
         self.wanted.pop(peer, None)
         ending = self.connections(peer)
         self.waiting.pop(peer, None)
         if self.pending.get(peer) is not None:
-            del self.pending[peer]  # a new request need not wait for the end of this connection
+            del self.pending[peer]  # so that a new request need not wait for the end of this connection
         for connection in ending:
             self.close(connection, reason)
 
     def connections(self, peer: NodeId) -> list[C]:
-        """The connections with a peer: the one that waits, the pending one, the link."""
+        """Return the connections with a peer: the waiting one, the pending one, the link."""
         found = (self.waiting.get(peer), self.pending.get(peer), self.links.get(peer))
         return [connection for connection in found if connection is not None]
 
     def end(self) -> list[C]:
-        """Forget everything, since the node has ended: it is told nothing, and what is still due has no effect.
+        """Forget everything, since the node has ended. The table reports nothing, and later calls have no effect.
 
-        Returns the links, the pending connections and those that wait, for the carrier to close or break.
+        Returns:
+            The links, the pending and the waiting connections, which the carrier must close or break.
         """
         pending = [connection for connection in self.pending.values() if connection is not None]
         ended = [*self.links.values(), *pending, *self.waiting.values()]
@@ -253,29 +264,29 @@ class LinkTable(Generic[C]):
     # ------------------------------------------------------------------------------------------------ opening
 
     def attempt(self, peer: NodeId) -> None:
-        """The pause before an attempt is over."""
+        """Open a connection after the pause before an attempt, if it is still needed."""
         self.dialling.discard(peer)
         if self.lacks(peer):
             self.pending[peer] = None
             self._carrier.open(peer)
 
     def lacks(self, peer: NodeId) -> bool:
-        """Whether a connection to the peer is of use. If not, a carrier that has opened one calls ``failed``."""
+        """Return whether the node lacks a link that it wants. If not, a carrier that opened one calls ``failed``."""
         return peer in self.wanted and peer not in self.links and not self.quiet
 
     def opened(self, connection: C, peer: NodeId) -> None:
-        """The connection to a peer is open."""
+        """Send ``Hello`` on the connection to a peer, which is open now."""
         del self.pending[peer]
         self.pending[peer] = connection
         self._carrier.say_hello(connection)
 
     def failed(self, peer: NodeId) -> None:
-        """The peer was not reached, or is not to be any more."""
+        """Note that an attempt did not reach the peer, or is not needed any more."""
         self.pending.pop(peer, None)
         self._retry_or_give_up(peer, "unreachable", worth_it=True)
 
     def _dial(self, peer: NodeId) -> None:
-        """Begin an attempt, unless one is under way or there is a link."""
+        """Begin an attempt, unless there is an attempt or a link."""
         if self.quiet or peer in self.links or peer in self.dialling or peer in self.pending:
             return
         attempts = self.wanted[peer]
@@ -284,7 +295,13 @@ class LinkTable(Generic[C]):
         self._carrier.pause(peer, self._pauses_s[attempts] * self._draws.uniform(0.5, 1.5))
 
     def _retry_or_give_up(self, peer: NodeId, reason: str, *, worth_it: bool) -> None:
-        """After an attempt, of which the node has heard nothing: begin the next one where it did not succeed."""
+        """Begin the next attempt after one that failed, or give up and tell the node.
+
+        Args:
+            peer: the peer.
+            reason: why the attempt failed.
+            worth_it: whether another attempt may succeed.
+        """
         if not self.lacks(peer):
             return
         if worth_it and self.wanted[peer] < len(self._pauses_s):
@@ -296,7 +313,7 @@ class LinkTable(Generic[C]):
     # ---------------------------------------------------------------------------------------------- handshake
 
     def introduced(self, connection: C, peer: NodeId) -> None:
-        """The peer's ``Hello`` came, and is believed: take the connection, refuse it, or let it wait."""
+        """Take a connection on which the peer's ``Hello`` arrived, or refuse it, or let it wait."""
         if connection.reason:
             return
         old = self.links.get(peer)
@@ -315,20 +332,20 @@ class LinkTable(Generic[C]):
             self._bring_up(connection, peer)
 
     def wait_over(self, connection: C) -> None:
-        """The link that a connection waits for lives on."""
+        """Refuse a connection that waited, since the link that it waited for still works."""
         peer = connection.peer
         if peer is not None and self.waiting.get(peer) is connection:
             del self.waiting[peer]
             self.refuse(connection, ALREADY_LINKED)
 
     def refuse(self, connection: C, reason: str) -> None:
-        """Close a connection on which something came that must not, unless it is closing already."""
+        """Close a connection because of a forbidden frame, unless it is closing already."""
         if not connection.reason:
             self._carrier.rejected(connection, reason)
             self.close(connection, reason)
 
     def _is_superseded(self, connection: C, peer: NodeId, old: C | None) -> bool:
-        """Whether another connection with the peer survives this one (rule 1)."""
+        """Return whether another connection with the peer survives this one (rule 1)."""
         if connection.opener:
             return old is not None
         return self._node < peer and (peer in self.pending or (old is not None and old.opener))
@@ -346,19 +363,19 @@ class LinkTable(Generic[C]):
     # ------------------------------------------------------------------------------------------------ closing
 
     def close(self, connection: C, reason: str) -> None:
-        """Say goodbye on a connection, unless it is closing already."""
+        """Send ``Bye`` on a connection, unless it is closing already."""
         if not connection.reason:
             connection.reason = reason
             self._carrier.say_goodbye(connection, reason)
         self._take_down(connection)
 
     def peer_closed(self, connection: C, reason: str) -> None:
-        """The peer's ``Bye`` came."""
+        """Take a connection down, since the peer's ``Bye`` arrived."""
         connection.reason = connection.reason or reason or STOP
         self._take_down(connection)
 
     def lost(self, connection: C, error: str) -> None:
-        """A connection is gone; ``error`` is why it broke, where neither side has closed it on purpose."""
+        """Take down a connection that has ended; ``error``: why it broke, if neither side closed it on purpose."""
         broke = not connection.reason
         if broke:
             connection.reason = error
@@ -373,7 +390,7 @@ class LinkTable(Generic[C]):
             self._retry_or_give_up(peer, connection.reason, worth_it=broke or connection.reason in PASSING)
 
     def _take_down(self, connection: C, *, broke: bool = False) -> None:
-        """A link is of no more use: tell the node, and open it again where rule 3 says so."""
+        """End a link: tell the node, and redial if rule 3 says so."""
         peer = connection.peer
         if not connection.up or peer is None:
             return

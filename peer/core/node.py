@@ -1,4 +1,4 @@
-"""The node: composed of parts, it gives each event to those that it concerns."""
+"""The node: it consists of parts, and passes each event to the parts that handle it."""
 
 from collections.abc import Callable
 from functools import cache
@@ -17,12 +17,12 @@ class StatefulNode(Node, Protocol):
 
 
 class ComposedNode:
-    """A node made of parts, which hear of each event in the order of ``parts``.
+    """A node that consists of parts. It passes each event to them in the order of ``parts``.
 
     Attributes:
         state: shared by all parts.
         parts: role ("membership", "interests", "overlay", "dissemination") to part. A timer's name starts with the
-            role of the part that set it. A part in two roles hears of each event once.
+            role of the part that set it. A part in two roles gets each event once.
 
     Raises:
         ValueError: two parts write the same field of the state, or receive the same frames.
@@ -55,7 +55,7 @@ class ComposedNode:
 
     def handle(self, now_ns: int, event: Event) -> list[Effect]:
         if now_ns < self._now_ns:
-            raise ContractError(f"time ran back from {self._now_ns} to {now_ns} ns")
+            raise ContractError(f"time ran backwards from {self._now_ns} to {now_ns} ns")
         handler = self._handlers.get(type(event))
         if handler is None:
             raise self._refuse(event)
@@ -101,7 +101,7 @@ class ComposedNode:
             link_up(self._each[place], turn, peer)
 
     def _show(self, turn: Turn, peer: NodeId) -> None:
-        """Let all parts see a link that so far only one used: another one of this node, or of the peer, needs it."""
+        """Show all parts a link that only the borrower used: another part of this node or of the peer needs it."""
         state = self.state
         if peer in state._aside:
             del state._aside[peer]
@@ -116,7 +116,7 @@ class ComposedNode:
             state._wanted.pop(peer, None)
             state._borrowed.pop(peer, None)
         if peer in state._aside:
-            assert self._borrower is not None, "only its links stand aside"
+            assert self._borrower is not None, "only the borrower has such links"
             del state._aside[peer]
             self._borrower.link_down(turn, peer, event.reason, event.retrying)
         else:
@@ -127,7 +127,7 @@ class ComposedNode:
             for place, link_down in self._at_link_down:
                 link_down(self._each[place], turn, peer, event.reason, event.retrying)
         if self._borrower is not None and event.retrying and not (peer in state._wanted or peer in state._borrowed):
-            turn.disconnect(peer, "unused")  # it was borrowed, given back while the peer used it, and then it broke
+            turn.disconnect(peer, "unused")  # the borrower released it while the peer used it, and then it broke
 
     def _receive(self, turn: Turn, event: contract.FrameReceived) -> None:
         peer, frame = event.peer, event.frame
@@ -142,9 +142,9 @@ class ComposedNode:
                 hear(each[place], turn, peer, frame)
 
     def _require_link(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Let all parts see a link over which a frame comes that is not for the part that borrows."""
+        """Check that there is a link. Show it to all parts if the frame is not for the part that borrows."""
         if not self.state.is_linked(peer):
-            raise ContractError(f"a frame from {peer}, to which there is no link")
+            raise ContractError(f"got a frame from {peer} without a link to it")
         if self._takers.get(frame.kind, self._borrower) is not self._borrower:
             self._show(turn, peer)
 
@@ -175,9 +175,9 @@ _Hearer = tuple[int, Callable[..., None]]
 
 @cache
 def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
-    """Who hears of a frame, by its kind: the parts' places and methods, in order; the one that takes it comes last.
+    """Return the methods that get a frame, by its kind: overhearing parts in order, then the part that receives it.
 
-    All nodes of the same parts share it, so that a simulation of many has it at hand.
+    All nodes with the same parts share the result.
 
     Raises:
         ValueError: two of the parts write the same field of the state, or receive the same frames.
@@ -200,7 +200,7 @@ def _hearers(parts: tuple[type[Part], ...]) -> dict[int, tuple[_Hearer, ...]]:
 
 @cache
 def _overriders(parts: tuple[type[Part], ...], name: str) -> tuple[_Hearer, ...]:
-    """The parts that do anything in a method of ``Part``, with their own methods, in order."""
+    """Return the parts that override a method of ``Part``, each with its own method, in order."""
     methods = [(place, getattr(part, name)) for place, part in enumerate(parts)]
     return tuple((place, method) for place, method in methods if method is not getattr(Part, name))
 

@@ -1,4 +1,4 @@
-"""Logical links as an observer on the wire reads them: from the frames of a connection, without a trace."""
+"""Logical links as an observer on the wire sees them: from the frames of a connection, without a trace."""
 
 from typing import ClassVar
 
@@ -9,15 +9,15 @@ NO_TOPICS: frozenset[TopicId] = frozenset()
 
 
 class ObservedLinks:
-    """The topics of the logical links that one end of a connection has on it.
+    """The topics of the logical links of one end of a connection.
 
-    An observer at this end's host takes the frames that it sends when they leave, and those of the other end when they
-    arrive. A part that decides over logical links names the subclass for its frames (``Part.observe_links``). A new
-    connection has no topics, and its end ends all of them.
+    An observer at this end's host takes the frames of this end when they leave, and the frames of the other end when
+    they arrive. A part that decides on logical links names the subclass for its frames (``Part.observe_links``). A new
+    connection has no topics. The end of the connection ends all its logical links.
 
     Attributes:
-        frames: the types that begin, replace or end topics; ``take`` gets no others.
-        topics: of this end's logical links now.
+        frames: the types of frames that begin, replace or end topics; ``take`` gets no others.
+        topics: the topics of this end's logical links now.
     """
 
     frames: ClassVar[tuple[type[Frame], ...]] = ()
@@ -31,7 +31,7 @@ class ObservedLinks:
 
 
 class SharedTopics(ObservedLinks):
-    """Of nodes that have a logical link for each topic that both ends name as their own (``Frame.own_topics``)."""
+    """For protocols in which the topics that both ends name as their own (``Frame.own_topics``) are logical links."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,6 +43,6 @@ class SharedTopics(ObservedLinks):
 
 
 class AnnouncedTopics(SharedTopics):
-    """Of nodes whose logical links are the topics to which both ends subscribe."""
+    """For protocols in which the topics that both ends subscribe to are logical links."""
 
     frames = (Subscriptions,)

@@ -1,4 +1,4 @@
-"""Links of a node's own choice: a fixed number of them, refilled when some are lost."""
+"""Links that a node chose itself: a fixed number of them, with replacements for lost ones."""
 
 from collections.abc import Callable
 
@@ -15,29 +15,29 @@ REFILL_NS = 5_000_000_000
 """How long it waits before it tries again (ns)."""
 
 FORGET_NS = 30_000_000_000
-"""How long a node to which a link failed is no candidate (ns). After it, a node that came back can be chosen again."""
+"""How long a node is not a candidate after its link failed (ns). Then it can be chosen again if it came back."""
 
 Preference = Callable[[Bitset], tuple[Bitset, TopicId | None]]
-"""Which of the candidates to draw the next node from, and for the sake of which topic."""
+"""Returns the candidates from which to draw the next node, and the topic that the node is chosen for."""
 
 
 class OutgoingLinks:
-    """Opens ``degree`` links to nodes of this node's choice, and replaces those that are lost.
+    """Opens ``degree`` links to nodes that this node chooses, and replaces lost ones.
 
-    ``fill`` draws the missing nodes from those that the membership knows, except the chosen ones and those whose links
-    failed within ``FORGET_NS``. While too few are left, the timer ``REFILL`` is set; then the failed ones are tried
-    again. The overlay that has these links passes ``link_down`` and the timer on to them. Two nodes that chose each
-    other share one link, which counts for both.
+    ``fill`` draws the missing nodes from the nodes that the membership knows, except chosen ones and those whose links
+    failed within ``FORGET_NS``. If too few are left, it sets the timer ``REFILL``, after which failed nodes are
+    candidates again. The overlay that has these links passes ``link_down`` and the timer on to them. Two nodes that
+    chose each other share one link, which counts for both.
 
     Args:
-        state: the node's.
+        state: the node's state.
         membership: names the candidates.
         degree: how many links to keep.
-        prefer: narrows each draw; None = all candidates are drawn alike.
-        looks_again: whether to set the timer even if no link has failed, since the membership may find other nodes.
+        prefer: limits the candidates of each draw; None = draw from all candidates.
+        looks_again: whether to set the timer even if no link failed, since the membership may find other nodes.
 
     Attributes:
-        chosen: the nodes, each with the topic that it was chosen for, or None. The overlay may delete some.
+        chosen: the chosen nodes, each with the topic that it was chosen for, or None. The overlay may delete some.
         draws: the generator of all draws.
     """
 
@@ -61,7 +61,7 @@ class OutgoingLinks:
         self._failed_ns: dict[NodeId, int] = {}
 
     def fill(self, turn: Turn, prefer: Preference | None = None) -> None:
-        """Choose as many nodes as are missing; ``prefer`` holds for this time only."""
+        """Choose as many nodes as are missing; ``prefer`` applies to this call only."""
         prefer = prefer or self._prefer
         self._failed_ns = {peer: at_ns for peer, at_ns in self._failed_ns.items() if turn.now_ns - at_ns < FORGET_NS}
         fresh = self._membership.known & ~bitset(self.chosen) & ~bitset(self._failed_ns)
@@ -75,18 +75,30 @@ class OutgoingLinks:
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)
 
     def try_again(self, turn: Turn) -> None:
-        """The timer fired: nodes that could not be reached are candidates again."""
+        """Choose missing nodes when the timer fired. Nodes that could not be reached are candidates again."""
         self._failed_ns.clear()
         self.fill(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, retrying: bool) -> None:
-        """Replace a chosen node that the driver does not try to reach again."""
+        """Replace a chosen node that the driver does not redial.
+
+        Args:
+            turn: the present turn.
+            peer: the node whose link ended.
+            retrying: whether the driver redials.
+        """
         if peer in self.chosen and not retrying:
             self._drop(turn, peer)
             self.fill(turn)
 
     def close(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """Close the link to a chosen node, which is no candidate for a while, since the link takes time to close."""
+        """Close the link to a chosen node. It is not a candidate for some time, since closing takes time.
+
+        Args:
+            turn: the present turn.
+            peer: the chosen node.
+            reason: why.
+        """
         self._drop(turn, peer)
         turn.disconnect(peer, reason)
 

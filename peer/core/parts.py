@@ -1,9 +1,9 @@
-"""What the parts of a node share: its state, the turn in which one event is handled, and the part itself.
+"""The common code of the parts of a node: its state, the turn in which one event is handled, and the part itself.
 
 Every part reads the whole state. Each field has one writer, and any other write raises an exception. A part lists in
-``Part.writes`` what it writes by ``Part.write``; no two parts of a node list the same field. The links follow from
-events and from what parts ask of the ``Turn``: the state has read-only views of them, and the underscored fields behind
-these views are for the node and the turn only.
+``Part.writes`` the fields that it writes by ``Part.write``; no two parts of a node list the same field. The links
+follow from events and from the parts' calls of the ``Turn``: the state has read-only views of them, and only the node
+and the turn use the underscored fields behind these views.
 """
 
 from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
@@ -35,14 +35,14 @@ from peer.trace import TraceEvent
 
 
 class Neighbour(Struct, frozen=True, eq=False):
-    """The other end of a physical link.
+    """The node at the other end of a physical link.
 
     Attributes:
-        outbound: whether this node asked for the link. An overlay that counts the links of its own choice keeps it
-            current where both sides may choose the same one.
-        interests: the topics that it subscribes to, as it reported them; empty until it has, or if nodes do not.
-        forwards: the topics on which messages go on to it: its interests, or what the overlay decides.
-        logical: the topics of the logical links on this physical one, in rising order.
+        outbound: whether this node asked for the link. If both nodes may choose the same link, an overlay that counts
+            the links of its own choice updates this field.
+        interests: the topics that the neighbour said it subscribes to; empty before it says so, or if nodes do not.
+        forwards: the topics whose messages this node forwards to it: its interests, or as the overlay decides.
+        logical: the topics of the logical links on this physical link, in rising order.
         brief: whether this node's overlay has the link only for a question and its answer. Snapshots of studies leave
             out links that are brief at both ends.
     """
@@ -55,27 +55,27 @@ class Neighbour(Struct, frozen=True, eq=False):
 
 
 def admit_all(peer: NodeId, topic: TopicId) -> bool:
-    """Every neighbour may send messages on every topic."""
+    """Return True: every neighbour may send messages on every topic."""
     return True
 
 
 class State:
-    """What a node knows of itself and of its links.
+    """What a node knows about itself and its links.
 
-    ``topics`` is only asked for membership, never iterated. ``neighbours`` is in the order in which the links came up,
-    which follows from the events alone.
+    Parts test membership in ``topics`` and never iterate over it. ``neighbours`` is in the order in which the links
+    came up, which follows from the events alone.
 
     Attributes:
-        topics: what the node subscribes to.
+        topics: the topics that the node subscribes to.
         neighbours: the other ends of the links that all parts see.
-        borrowed: the nodes to which a part that ``borrows`` asked for a link; only asked for membership.
-        wanted: those to which any other part did; only asked for membership.
-        aside: those to which there is a link that only a part that ``borrows`` uses, on either side.
-        numbers: every number below it may be a node's; no node has a higher one, as far as the bootstrap service and
-            the plan have named nodes. What remote nodes claim never raises it.
-        admits: whether a neighbour may send messages on a topic. Every one may, unless the overlay knows better.
-        directs: the neighbours to which messages on a topic go on, where the overlay computes them. None = those with
-            the topic in ``forwards``.
+        borrowed: the nodes to which a part that ``borrows`` asked for a link. Parts only test membership.
+        wanted: the nodes to which any other part asked for a link. Parts only test membership.
+        aside: the nodes with a link that only a part that ``borrows`` uses, on either side.
+        numbers: each number below it may be a node's. It exceeds all numbers that the bootstrap service and the plan
+            have named. Claims of remote nodes never raise it.
+        admits: whether a neighbour may send messages on a topic: always, unless the overlay replaces the function.
+        directs: the function by which the overlay computes the neighbours to which this node forwards messages on a
+            topic. None = the neighbours with the topic in ``forwards``.
     """
 
     __slots__ = (
@@ -120,15 +120,18 @@ class State:
         object.__setattr__(self, field, value)
 
     def may_be_node(self, number: int) -> bool:
-        """Whether a number that a remote node names can be a node's; anything else is neither stored nor dialled."""
+        """Return whether a number that a remote node names may be a node's. Parts neither store nor dial any other."""
         return 0 <= number < self.numbers
 
     def is_linked(self, peer: NodeId) -> bool:
-        """Whether frames can be sent to a peer, including over a link that most parts do not see."""
+        """Return whether frames can be sent to a peer, including over a link that most parts do not see."""
         return peer in self._neighbours or peer in self._aside
 
     def receivers(self, topic: TopicId) -> tuple[NodeId, ...]:
-        """The neighbours to which messages on a topic go on, in the order of ``neighbours`` unless ``directs``."""
+        """Return the neighbours to which this node forwards messages on a topic.
+
+        They are in the order of ``neighbours``, unless ``directs`` computes them.
+        """
         if self.directs is not None:
             return self.directs(topic)
         peers = self._receivers.get(topic)
@@ -139,14 +142,14 @@ class State:
 
 
 class Turn(Struct, gc=False):
-    """The handling of one event: the instant, and the effects collected so far.
+    """The handling of one event: its instant, and the effects collected so far.
 
-    A link is there as long as a part needs it. Parts that ``connect`` share it; it ends when one of them says
-    ``disconnect``. A part that only needs it for a moment may ``borrow`` it and ``give_back``, which touches no link
-    that others use.
+    A link exists as long as a part needs it. Parts that call ``connect`` share it, and it ends when one of them calls
+    ``disconnect``. A part that needs a link only briefly calls ``borrow`` and ``give_back``, which do not affect a link
+    that other parts use.
 
     Attributes:
-        claimed: the nodes to which there was a borrowed link when another part asked for one.
+        claimed: the nodes with a borrowed link for which another part has asked in this turn.
     """
 
     _state: State
@@ -171,58 +174,64 @@ class Turn(Struct, gc=False):
             self.claimed = (*self.claimed, peer)
 
     def disconnect(self, peer: NodeId, reason: str) -> None:
-        """Close a link, or ask for it no longer."""
+        """Close a link, or withdraw the request for it."""
         self._state._wanted.pop(peer, None)
         if peer in self._state._neighbours or peer not in self._state._borrowed:
             self.effects.append(Disconnect(peer, reason))
 
     def borrow(self, peer: NodeId) -> None:
-        """Ask for a link that the other parts do not see unless they ask for it too."""
+        """Ask for a link that the other parts do not see unless they ask for it, too."""
         self._state._borrowed[peer] = None
         self.effects.append(Connect(peer))
 
     def give_back(self, peer: NodeId, reason: str) -> None:
-        """Need a borrowed link no longer: it closes, unless another part of this node or of the peer uses it."""
+        """Release a borrowed link. It closes unless another part of this node or of the peer uses it."""
         self._state._borrowed.pop(peer, None)
         if peer not in self._state._neighbours and peer not in self._state._wanted:
             self.effects.append(Disconnect(peer, reason))
 
     def set_timer(self, name: str, at_ns: int) -> None:
-        """Set a timer; ``name`` starts with the part's role and a slash, by which it finds its way back."""
+        """Set a timer. Its ``name`` starts with the part's role and a slash, so that the node finds the part."""
         self.effects.append(SetTimer(name, at_ns))
 
     def cancel_timer(self, name: str) -> None:
-        """Forget a timer."""
+        """Cancel a timer."""
         self.effects.append(CancelTimer(name))
 
     def deliver(self, message: Message) -> None:
-        """Hand a message to the application."""
+        """Deliver a message to the application."""
         self.effects.append(Deliver(message))
 
     def trace_copy(self, event: str, peer: NodeId, copy: Data) -> None:
-        """Write down what became of a copy from a neighbour; without the detour over names, as there are so many."""
+        """Trace what happened to a copy from a neighbour. It is faster than ``trace``, since copies are frequent.
+
+        Args:
+            event: the name of the trace event.
+            peer: the neighbour.
+            copy: the copy.
+        """
         written = TraceEvent(event, self.now_ns, self._state.node, peer, copy.message_id, copy.topics, hops=copy.hops)
         self.effects.append(Trace(written))
 
     def trace(self, event: str, **fields: Any) -> None:  # noqa: ANN401 - the fields of TraceEvent, checked by it
-        """Write down what happened, with this instant and node."""
+        """Trace an event of this node at this instant."""
         self.effects.append(Trace(TraceEvent(event, self.now_ns, self._state.node, **fields)))
 
 
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """Nothing to set."""
+    """No parameters."""
 
 
 class Part:
-    """One of the parts that a node is composed of.
+    """A part of a node.
 
     The node calls one method per event (``start`` ... ``unsubscribe``); each does nothing unless a part overrides it. A
-    part answers by calling methods of the ``Turn``, and may read all of ``state``. It writes only the fields that it
+    part acts by calling methods of the ``Turn``, and may read all of ``state``. It writes only the fields that it
     lists in ``writes``, by ``write`` and ``set_logical``.
     """
 
     Parameters: ClassVar[type[Struct]] = NoParameters
-    """What may be set. An experiment's section of the part's name has this form."""
+    """The form of the part's parameters, and of the section of an experiment with the part's name."""
 
     frames: ClassVar[tuple[type[Frame], ...]] = ()
     """The frame types that this part receives; no two parts of a node share one."""
@@ -231,12 +240,12 @@ class Part:
     """The fields of ``State`` and ``Neighbour`` that this part writes; no two parts of a node share one."""
 
     overhears: ClassVar[tuple[type[Frame], ...]] = ()
-    """Frame types of other parts, with their subclasses, that this part learns from; it hears of each before the part
-    that receives it."""
+    """Frame types of other parts, with their subclasses, that this part reads. It gets each frame before the part that
+    receives it."""
 
     borrows: ClassVar[bool] = False
-    """Whether it opens links for a moment, for itself. A node has at most one such part, and hides these links from the
-    others on both sides."""
+    """Whether it opens brief links for itself. A node has at most one such part, and hides these links from the other
+    parts on both sides."""
 
     __slots__ = ("state",)
 
@@ -261,7 +270,7 @@ class Part:
                 state._receivers.clear()
 
     def set_logical(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...], reason: str) -> None:
-        """Say which topics' logical links the link to a neighbour carries now, and trace those that begin or end.
+        """Set the topics of the logical links on the link to a neighbour, and trace the links that begin or end.
 
         Args:
             turn: the present one.
@@ -280,10 +289,10 @@ class Part:
 
     @staticmethod
     def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
-        """Whether copies between two subscribers of their topic travel on logical links alone; of a dissemination.
+        """Return whether copies between two subscribers of their topic travel on logical links only (disseminations).
 
         Args:
-            parameters: the part's, as a node's specification has them.
+            parameters: the part's parameters, as in the specification of a node.
             told: whether nodes tell all their neighbours their interests, so that every shared topic is a logical link.
             several: whether messages are on several topics.
         """
@@ -291,57 +300,76 @@ class Part:
 
     @staticmethod
     def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks] | None:
-        """How an observer on the wire reads the logical links that this part decides over; of parts that do.
+        """Return how an observer of the frames reads the logical links that this part decides on.
 
-        None = not from frames alone.
+        None = the part decides on none, or frames do not show them.
 
         Args:
-            parameters: the part's, as a node's specification has them.
+            parameters: the part's parameters, as in the specification of a node.
         """
         return None
 
     @staticmethod
     def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
-        """Whether a publisher's first copy may wait for other nodes, such as for a request; of a dissemination."""
+        """Return whether a publisher's first copy may wait for other nodes, such as for a request (disseminations)."""
         return False
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterable[Frame]:
-        """What ``node`` may send to a neighbour with this part to be told who subscribes to these topics.
+        """Return the frames with which ``node`` may ask a neighbour with this part for subscribers of these topics.
 
-        There is no need to ask where nodes tell every neighbour.
+        There are none if nodes tell every neighbour without being asked.
         """
         return ()
 
     def start(self, turn: Turn) -> None:
-        """The node's first event."""
+        """Handle the node's first event."""
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """The bootstrap service answered; it may do so again."""
+        """Take an answer of the bootstrap service, which may answer again later."""
 
     def leave(self, turn: Turn) -> None:
-        """The node leaves in order: its last turn."""
+        """Send the last frames before the node leaves in order. This is its last turn."""
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """A link came up; ``state.neighbours`` has it."""
+        """Handle a new link, which is in ``state.neighbours``."""
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A link is gone, or the attempts at one were given up; ``state.neighbours`` no longer has it."""
+        """Handle the end of a link, or of the attempts to open one; it is not in ``state.neighbours`` any more.
+
+        Args:
+            turn: the present turn.
+            peer: the node at the other end.
+            reason: why the link ended.
+            retrying: whether the driver goes on trying (``peer.core.contract.LinkDown``).
+        """
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A frame of one of this part's types came from a neighbour."""
+        """Handle a frame of one of the types in ``frames``.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour that sent it.
+            frame: the frame.
+        """
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A frame of one of the ``overhears`` types came from a neighbour."""
+        """Read a frame of one of the types in ``overhears``.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour that sent it.
+            frame: the frame.
+        """
 
     def fire(self, turn: Turn, name: str) -> None:
-        """A timer of this part fired; ``name`` is the whole name."""
+        """Handle a timer of this part; ``name`` is its whole name."""
 
     def publish(self, turn: Turn, publication: Publish) -> None:
-        """The application publishes."""
+        """Publish a message of the application."""
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """The application wants a topic that it did not want before."""
+        """Subscribe to a topic that the node does not subscribe to yet."""
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """The application no longer wants a topic that it wanted before."""
+        """End the subscription to a topic that the node subscribes to."""

@@ -1,12 +1,12 @@
-"""The application's own header, with which the payloads of a workload begin; protocols may read it, none needs it.
+"""The application's header, with which the payloads of a workload begin. Protocols may read it; none needs it.
 
     offset  size  field
          0     8  message id
          8     4  the publisher's count of its messages on the message's first topic, from 0
-        12        the message id over and over
+        12        the message id, repeated
 
 A message with an expression has it at offset 12, so that an application can ignore messages that are not for it: two
-bytes with its length, then its text in ASCII. The message id follows. A shorter payload is cut off.
+bytes with its length, then its text in ASCII, then the message id, repeated. A shorter payload is cut off.
 """
 
 from peer.core.identifiers import MessageId
@@ -16,7 +16,14 @@ _LENGTH_BYTES = 2
 
 
 def make_payload(identifier: MessageId, sequence: int, size_bytes: int, expression: str = "") -> bytes:
-    """A workload's payload."""
+    """Return the payload of a message of a workload.
+
+    Args:
+        identifier: the message's id.
+        sequence: the publisher's count of its messages on the message's first topic, from 0.
+        size_bytes: the payload's length.
+        expression: the message's expression, or empty.
+    """
     word = identifier.to_bytes(8, "big")
     text = len(expression).to_bytes(_LENGTH_BYTES, "big") + expression.encode("ascii") if expression else b""
     content = word + sequence.to_bytes(4, "big") + text + word * (size_bytes // 8)
@@ -24,15 +31,15 @@ def make_payload(identifier: MessageId, sequence: int, size_bytes: int, expressi
 
 
 def least_payload_bytes(expression_length: int) -> int:
-    """The size of the smallest payload that has an expression of this length in whole."""
+    """Return the size in bytes of the smallest payload that contains a whole expression of this length."""
     return _SEQUENCE.stop + _LENGTH_BYTES + expression_length
 
 
 def read_expression(payload: bytes) -> str:
-    """The expression in the payload of a message that has one.
+    """Return the expression in the payload of a message with an expression.
 
     Raises:
-        ValueError: it is cut off, or not in ASCII.
+        ValueError: the expression is cut off, or not in ASCII.
     """
     start = least_payload_bytes(0)
     length = int.from_bytes(payload[_SEQUENCE.stop : start], "big")
@@ -42,5 +49,5 @@ def read_expression(payload: bytes) -> str:
 
 
 def topic_sequence(payload: bytes) -> int | None:
-    """The publisher's count on the message's first topic; None where the payload is too short to hold one."""
+    """Return the publisher's count on the message's first topic; None if the payload is too short."""
     return int.from_bytes(payload[_SEQUENCE], "big") if len(payload) >= _SEQUENCE.stop else None

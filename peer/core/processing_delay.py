@@ -1,4 +1,4 @@
-"""Nodes that take time to handle what they receive."""
+"""Nodes that need time to handle the frames that they receive."""
 
 from collections import deque
 
@@ -9,14 +9,14 @@ PROCESSING = "processing/handle"
 
 
 class UnhurriedNode:
-    """A node that handles every frame a while after it arrived; frames do not wait for each other.
+    """A node that handles every frame after a fixed delay. Frames do not wait for each other.
 
-    All frames of a link are handled in their order, and those that wait when their link ends are handled at its end.
+    It handles the frames of a link in their order. When a link ends, it handles the waiting frames of that link first.
 
     Args:
-        node: the node that is to take its time.
-        delay_ns: how long, at least 1.
-        timer: what it calls its timer, unlike any of the node's.
+        node: the node whose frames are delayed.
+        delay_ns: the delay in ns, at least 1.
+        timer: the name of its timer, which must differ from the names of the node's timers.
 
     Source: Topiary section II-A (the processing delay delta_v).
     """
@@ -47,7 +47,7 @@ class UnhurriedNode:
         return effects
 
     def _finish(self, now_ns: int, peer: NodeId) -> list[Effect]:
-        """Handle what waits from a peer now. A timer for what is gone fires in vain, and sets the next."""
+        """Handle the waiting frames of a peer now. If the timer was set for one of them, it only sets the next one."""
         effects: list[Effect] = []
         for entry in [entry for entry in self._waiting if entry[1].peer == peer]:
             self._waiting.remove(entry)

@@ -1,4 +1,4 @@
-"""The relative publication rates of the topics: what the workload draws from, and a protocol may weigh topics by."""
+"""The relative publication rates of the topics. Workloads draw from them, and protocols may weigh topics by them."""
 
 from functools import lru_cache
 
@@ -27,9 +27,9 @@ class RateLaw(Struct, frozen=True):
 
 @lru_cache(maxsize=8)
 def topic_rates(law: RateLaw) -> tuple[float, ...]:
-    """Return the share of the messages that each topic gets while it can be published on; they add up to 1.
+    """Return each topic's share of the messages while nodes can publish on it. The shares add up to 1.
 
-    The result is shared by all nodes of a process.
+    All nodes of a process share the result.
     """
     ranks = substream(law.seed, NETWORK, "rates").sample(range(1, law.topics + 1), law.topics)
     weights = [rank**-law.exponent for rank in ranks]

@@ -1,8 +1,9 @@
 """Relay paths: from each gateway of a topic to the topic's rendezvous node, kept as soft state.
 
 The rendezvous node of a topic is the node closest to the topic's point on the ring. A node that is a gateway of a topic
-asks its neighbour closest to that point to relay the topic, which asks on in the same way. So all paths of a topic end
-at one node once the ring has converged, and messages that go along them in both directions reach all gateways.
+asks its neighbour closest to that point to relay the topic, and that neighbour asks its own in the same way. So all
+paths of a topic end at one node once the ring has converged. Messages travel along the paths in both directions and
+reach all gateways.
 """
 
 from collections.abc import Container, Iterable
@@ -19,7 +20,7 @@ MOST_RELAYED = 8192
 """Most topics that a node relays for one neighbour."""
 
 HANDOVER_ROUNDS = 2
-"""Rounds for which a path stays after another one has replaced it; by then, the other has reached the rendezvous."""
+"""Rounds for which a path stays after another one replaces it. By then, the new path reaches the rendezvous node."""
 
 Topics = frozenset[TopicId]
 
@@ -28,7 +29,7 @@ Topics = frozenset[TopicId]
 class RelayRequest(Frame, frozen=True):
     """The receiver is the sender's next node on the way to the rendezvous nodes of these topics.
 
-    ``whole``: of these only; otherwise also of those named before.
+    ``whole``: these are all such topics; otherwise they are added to those that the sender named before.
     """
 
     kind: ClassVar[int] = 115
@@ -36,29 +37,30 @@ class RelayRequest(Frame, frozen=True):
     whole: bool
 
     def count_body_bytes(self) -> int:
-        """Add up an array of two: the topics and a byte."""
+        """Count an array of two items: the topics and a byte."""
         return 2 + count_array_head_bytes(len(self.topics)) + count_integers_bytes(self.topics)
 
 
 class RelayPaths:
     """A node's place on the relay paths of all topics.
 
-    ``refresh``, in every round, sends each next node the whole set of topics that it is to relay, which replaces what
-    was asked of it before: at once if the set changed, and every ``repeat`` rounds. What a neighbour asked for is
-    forgotten after twice that time, or when its link ends. A request for a topic that is new here is passed on at once.
+    In every round, ``refresh`` sends each next node the whole set of topics that it should relay, if the set changed or
+    ``repeat`` rounds have passed. The set replaces earlier requests. The node forgets a neighbour's request after twice
+    that time, or when its link ends. It passes on a request for a topic that is new to it at once.
     A node only relays for nodes that are farther from the topic's point than itself, so no path has a cycle.
 
-    A next node that is replaced by another is asked for ``HANDOVER_ROUNDS`` more: messages from the rendezvous node
-    come that way until the new path is there.
+    The node goes on asking a next node for ``HANDOVER_ROUNDS`` after another one replaced it: messages from the
+    rendezvous node take that way until the new path exists.
 
     Attributes:
-        parents: the next node on the way to each topic's rendezvous node; a topic without an entry ends here.
+        parents: the next node on the way to each topic's rendezvous node; the path of a topic without an entry ends at
+            this node.
         children: the neighbours that asked this node to relay a topic, by topic.
 
     Args:
-        state: the node's.
+        state: the node's state.
         repeat: rounds after which an unchanged request is sent again.
-        avoided: the neighbours that are no next nodes; see ``reroute``.
+        avoided: the neighbours that cannot be next nodes. Call ``reroute`` after a change.
 
     Source: Vitis section III-B and III-D.
     """
@@ -93,12 +95,12 @@ class RelayPaths:
         self.children: dict[TopicId, dict[NodeId, None]] = {}
 
     def receivers(self, topic: TopicId) -> Iterable[NodeId]:
-        """Return the neighbours next to this node on the paths of a topic."""
+        """Return this node's neighbours on the paths of a topic."""
         parent = self.parents.get(topic)
         return (*(() if parent is None else (parent,)), *self.children.get(topic, ()))
 
     def is_on_path(self, topic: TopicId) -> bool:
-        """Whether this node is a gateway, a relay or the rendezvous node of a topic."""
+        """Return whether this node is a gateway, a relay or the rendezvous node of a topic."""
         return topic in self._own or topic in self.children
 
     def next_hop(self, topic: TopicId) -> NodeId | None:
@@ -112,13 +114,13 @@ class RelayPaths:
     # -------------------------------------------------------------------------------------------------- requests
 
     def request(self, turn: Turn, topics: Iterable[TopicId]) -> None:
-        """Become a gateway of further topics at once (RequestRelay)."""
+        """Become a gateway of more topics at once (RequestRelay)."""
         fresh = [topic for topic in topics if topic not in self._own]
         self._own.update(dict.fromkeys(fresh))
         self._pass_on(turn, [topic for topic in fresh if topic not in self.children])
 
     def refresh(self, turn: Turn, own: Iterable[TopicId]) -> None:
-        """Be a gateway of these topics, and ask every next node again."""
+        """Become a gateway of exactly these topics, and update the requests to next nodes."""
         own = dict.fromkeys(own)
         if own != self._own:
             self._own = own
@@ -139,7 +141,7 @@ class RelayPaths:
                 turn.send(peer, frame)
 
     def _route_all(self, turn: Turn) -> None:
-        """Find every topic's next node again."""
+        """Recompute the next node of every topic, and send requests that changed."""
         wanted: dict[NodeId, list[TopicId]] = {}
         parents: dict[TopicId, NodeId] = {}
         for topic in dict.fromkeys((*self._own, *self.children)):
@@ -159,14 +161,14 @@ class RelayPaths:
             turn.send(peer, RelayRequest((), True))
         for peer, topics in wanted.items():
             before = self._asks.get(peer)
-            asked = tuple(sorted(topics[:MOST_RELAYED]))  # its own come first
+            asked = tuple(sorted(topics[:MOST_RELAYED]))  # this node's own topics come first
             if before is None or before.topics != asked:
                 frame = self._asks[peer] = RelayRequest(asked, True)
                 if self._round % self._repeat:
                     turn.send(peer, frame)
 
     def _pass_on(self, turn: Turn, topics: Iterable[TopicId]) -> None:
-        """Ask the next nodes of further topics at once."""
+        """Ask the next nodes of more topics at once."""
         wanted: dict[NodeId, list[TopicId]] = {}
         for topic in topics:
             peer = self.next_hop(topic)
@@ -183,7 +185,13 @@ class RelayPaths:
     # ---------------------------------------------------------------------------------------------------- events
 
     def receive(self, turn: Turn, peer: NodeId, frame: RelayRequest) -> None:
-        """Relay for a neighbour what it asks for."""
+        """Relay the topics that a neighbour asks for.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour.
+            frame: its request.
+        """
         before, _ = self._asked.get(peer, (None, 0))
         if before is not None and frame.whole and (frame is before or frame.topics == before.topics):
             self._asked[peer] = before, self._round
@@ -213,12 +221,12 @@ class RelayPaths:
         self._pass_on(turn, unknown)
 
     def reroute(self) -> None:
-        """Find next nodes again in the next round: a neighbour came, or is or is not avoided any more."""
+        """Recompute the next nodes in the next round, since the neighbours or the avoided ones changed."""
         self._ring = None
         self._stale = True
 
     def link_down(self, turn: Turn, peer: NodeId) -> None:
-        """Forget what a neighbour asked for, and replace it as a parent at once."""
+        """Forget the requests of a neighbour, and replace it as a parent at once."""
         self.reroute()
         for link in [link for link in self._former if link[0] == peer]:
             del self._former[link]

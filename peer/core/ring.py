@@ -22,7 +22,7 @@ def make_key(name: str) -> Key:
 
 @cache
 def node_key(node: NodeId) -> Key:
-    """Return the point of a node, and keep it: callers ask only for numbers that may be a node's."""
+    """Return the point of a node. The result is cached, so call it only with numbers that may be a node's."""
     return make_key(f"node/{node}")
 
 
@@ -33,18 +33,18 @@ def topic_key(topic: TopicId) -> Key:
 
 
 def distance(one: Key, other: Key) -> int:
-    """Return the distance of two points, the shorter way around the ring."""
+    """Return the distance of two points along the shorter way around the ring."""
     gap = (one - other) & MASK
     return min(gap, SPACE - gap)
 
 
 def rank(node: NodeId, key: Key) -> tuple[int, NodeId]:
-    """Return what orders nodes by their distance to a point: of two at one distance, the lower number is closer."""
+    """Return the key that sorts nodes by their distance to a point, then by their numbers."""
     return distance(node_key(node), key), node
 
 
 class PrivateOrder:
-    """An order of all nodes that looks random, never changes, and differs from owner to owner."""
+    """A pseudo-random order of all nodes that never changes and differs between owners."""
 
     __slots__ = ("_factor",)
 
@@ -52,7 +52,7 @@ class PrivateOrder:
         self._factor = node_key(owner) | 1
 
     def place(self, node: NodeId) -> int:
-        """Return the number by which a node is ordered."""
+        """Return the number that sorts a node."""
         return (node_key(node) * self._factor) & MASK
 
 
@@ -97,6 +97,9 @@ class RingOrder:
         return min(ahead, behind)[1]
 
     def neighbours(self, key: Key) -> tuple[NodeId, NodeId]:
-        """Return the first node after a point and the last one before it; there must be a node, none at the point."""
+        """Return the first node after a point and the last one before it.
+
+        The ring must have a node, but none at the point.
+        """
         at = bisect_left(self.keys, key)
         return self.nodes[at % len(self.nodes)], self.nodes[at - 1]

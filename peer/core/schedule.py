@@ -1,11 +1,11 @@
-"""The schedule: what happens to the nodes during a run, and who is up with which interests because of it.
+"""The schedule: what happens to the nodes during a run, and so which nodes are up with which interests.
 
-An *action* is a line of ``schedule.jsonl``: a publication, or a *change* of who is up or of what a node subscribes to.
-Its type says which fields it has. Instants (``at_ns``) count from the workload's zero and are negative before it.
-Actions of the same instant happen in the order of the schedule. docs/workload.md says what each does to a node.
+An *action* is a line of ``schedule.jsonl``: a publication, or a *change* of the nodes that are up or of their
+interests. Its type determines its fields. Instants (``at_ns``) count from the workload's zero and are negative before
+it. Actions of the same instant happen in the order of the schedule. docs/workload.md describes the effect of each.
 
-``Population`` is the one fold over changes. Code that needs another index of the same facts, such as the subscribers of
-each topic, keeps it from what ``Population.apply`` returns.
+``Population`` is the only code that applies changes. Code that needs another index of the same facts, such as the
+subscribers of each topic, updates it with the results of ``Population.apply``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,16 +18,16 @@ from peer.core.identifiers import MessageId, NodeId, TopicId
 
 
 class _Scheduled(Struct, frozen=True, tag_field="action", tag=str.lower, gc=False):
-    """What all actions have."""
+    """The fields of all actions."""
 
     at_ns: int
     node: NodeId
 
 
 class Publish(_Scheduled, frozen=True):
-    """The node publishes.
+    """The node publishes a message.
 
-    ``sequence``: how many messages it has published on the first topic before. ``expression``: see
+    ``sequence``: how many messages it has published on the first topic before. ``expression``: as in
     ``peer.core.contract.Publish``.
     """
 
@@ -39,21 +39,21 @@ class Publish(_Scheduled, frozen=True):
 
 
 class Join(_Scheduled, frozen=True):
-    """A new instance of the node, which is down, starts with these interests."""
+    """The node, which is down, starts a new instance with these interests."""
 
     topics: tuple[TopicId, ...]
 
 
 class Leave(_Scheduled, frozen=True):
-    """The node ends in order: it tells its neighbours."""
+    """The node leaves in order: it tells its neighbours."""
 
 
 class Crash(_Scheduled, frozen=True):
-    """The node's process ends without telling anybody; its host closes the connections."""
+    """The node's process ends without telling any node; its host closes the connections."""
 
 
 class Vanish(_Scheduled, frozen=True):
-    """The node's host vanishes with the node and closes no connection: a silent crash. It is back at the next join."""
+    """The node's host vanishes with the node and closes no connection: a silent crash. It returns at the next join."""
 
 
 class Subscribe(_Scheduled, frozen=True):
@@ -63,7 +63,7 @@ class Subscribe(_Scheduled, frozen=True):
 
 
 class Unsubscribe(_Scheduled, frozen=True):
-    """The node, which is up, gives up some of its topics."""
+    """The node, which is up, unsubscribes from some of its topics."""
 
     topics: tuple[TopicId, ...]
 
@@ -75,7 +75,7 @@ Action: TypeAlias = Publish | Change
 _LINE: dict[str, Any] = {
     "at_ns": 0, "node": 0, "action": "", "message_id": 0, "topics": (), "payload_bytes": 0, "sequence": 0
 }  # fmt: skip
-"""The fields of every line, in this order, with the values of those that its action lacks. Plan hashes depend on it.
+"""The fields of every line, in this order, with the values of fields that its action lacks. Plan hashes depend on it.
 
 A line has an ``expression`` only if its action has one.
 """
@@ -84,7 +84,7 @@ _DECODER = msgspec.json.Decoder(Action)
 
 
 def to_line(action: Action) -> dict[str, Any]:
-    """The object that stands for an action in JSON."""
+    """Return the JSON object of an action."""
     fields: dict[str, Any] = msgspec.to_builtins(action)
     if not fields.get("expression"):
         fields.pop("expression", None)
@@ -92,32 +92,32 @@ def to_line(action: Action) -> dict[str, Any]:
 
 
 def encode_schedule(schedule: Iterable[Action]) -> bytes:
-    """The bytes of ``schedule.jsonl``: one line per action."""
+    """Return the bytes of ``schedule.jsonl``: one line per action."""
     return b"".join(msgspec.json.encode(to_line(action)) + b"\n" for action in schedule)
 
 
 def decode_schedule(content: bytes) -> list[Action]:
-    """The actions of a ``schedule.jsonl``, in the order of its lines.
+    """Return the actions of a ``schedule.jsonl``, in the order of its lines.
 
     Raises:
-        msgspec.DecodeError: a line is no action.
+        msgspec.DecodeError: a line is not an action.
     """
     actions: list[Action] = _DECODER.decode_lines(content)
     return actions
 
 
 class Turnover(NamedTuple):
-    """The subscriptions of one node that a change begins and those that it ends: topics, each once."""
+    """The topics of the subscriptions of one node that a change begins and ends, each once."""
 
     begun: tuple[TopicId, ...]
     ended: tuple[TopicId, ...]
 
 
 class Population:
-    """Who is up, with which interests, while the changes of a schedule are applied one by one in their order.
+    """The nodes that are up and their interests, while the changes of a schedule are applied one by one in order.
 
-    A change that cannot happen is refused: a join of a node that is up, any other change of one that is down, a
-    subscription that exists already, the end of one that does not exist.
+    It refuses a change that cannot happen: a join of a node that is up, any other change of a node that is down, a
+    subscription that exists already, or the end of one that does not exist.
 
     Args:
         interests: the nodes that are up at the start, each with its topics.
@@ -133,10 +133,10 @@ class Population:
         """Apply the next change.
 
         Returns:
-            The subscriptions of its node that begin and end with it.
+            The subscriptions of its node that it begins and ends.
 
         Raises:
-            ValueError: it cannot happen; says why. Nothing has changed then.
+            ValueError: the change cannot happen, for the reason in the error. Nothing has changed then.
         """
         if problem := self._problem(change):
             raise ValueError(f"node {change.node} {problem} at {change.at_ns / 1e9:g} s")
@@ -152,7 +152,7 @@ class Population:
         return Turnover(change.topics, ())
 
     def _problem(self, change: Change) -> str:
-        """Why a change cannot happen now; empty if it can."""
+        """Return why a change cannot happen now; empty if it can."""
         own = self.interests.get(change.node)
         if (own is not None) == isinstance(change, Join):
             return "is down" if own is None else "is up"
@@ -160,7 +160,7 @@ class Population:
             return ""
         if len(set(change.topics)) < len(change.topics):
             return f"names a topic twice in {list(change.topics)}"
-        if own is None:  # it joins, with any topics or none
+        if own is None:  # a join, with any topics or none
             return ""
         if not change.topics:
             return "names no topics"

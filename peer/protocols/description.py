@@ -1,4 +1,4 @@
-"""The description of a protocol, for code that treats protocols differently without naming any."""
+"""The description of a protocol, for code that treats protocols differently but names none."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,17 +11,17 @@ from peer.core.parts import Part
 from peer.core.rates import RateLaw
 
 Choice = dict[str, Any]
-"""A part as an experiment names it: ``name`` and the part's own parameters."""
+"""A part in the form of an experiment: its ``name`` and its parameters."""
 
 Interests = Sequence[tuple[TopicId, ...]]
-"""Every node's topics, index = node."""
+"""The topics of every node, indexed by node."""
 
 
 class Composition(Struct, frozen=True):
     """The parts that make a protocol.
 
-    ``needs_interests``: whether its nodes are told what others subscribe to, although they keep their own interests
-    private; a protocol that works without is told nothing.
+    ``needs_interests``: whether the bootstrap service tells nodes the interests of others although they keep their own
+    private. If the protocol does not need them, it tells none.
     """
 
     overlay: Choice
@@ -32,15 +32,15 @@ class Composition(Struct, frozen=True):
 
 
 class FirstNetwork(NamedTuple):
-    """The network at the start of a run, from which initial state is drawn.
+    """The network at the start of a run, from which the plan draws initial states.
 
     Attributes:
         interests: the topics of every node's first instance.
         up: whether each node is up at the start; the first instance of the others joins later.
-        seed: the run's. A node's first instance draws from it, later ones from other seeds.
+        seed: the seed of the run. A node's first instance uses it; later ones use other seeds.
         rates: the law of the topics' publication rates; None = all are equal.
-        round_trip_ns: how long a frame and its answer are under way between two nodes, as each can measure it; None =
-            nodes cannot know it before the run.
+        round_trip_ns: returns the round-trip time of a frame and its answer between two nodes (ns), as each of them can
+            measure it; None = nodes cannot know it before the run.
     """
 
     interests: Interests
@@ -63,9 +63,9 @@ class Forgetting(NamedTuple):
     """When a node forgets a message, so that a later copy counts as a new one.
 
     Attributes:
-        key: the parameter that says it.
-        after_s: how long after the first copy.
-        held_s: how long a copy may wait at nodes, besides its time on links, before it reaches the last node.
+        key: the parameter that determines it.
+        after_s: how long after the first copy (s).
+        held_s: how long a copy may wait at nodes before it reaches the last node, besides its time on links (s).
     """
 
     key: str
@@ -77,23 +77,24 @@ class Description(Struct, frozen=True, kw_only=True):
     """A protocol.
 
     Attributes:
-        name: what experiments call it. Its own parts have the same name.
-        composition: its parts by default. What it sets of a part holds where an experiment sets nothing else.
-        parts: its own parts by their role, "overlay" or "dissemination". The others of its composition are shared ones.
-            A dissemination that is the overlay, or a subclass of it, fills both roles with one part.
-        parameters: the form of its section of an experiment, with which its own parts are made; None = it has none.
-        background_frames: frames that nodes send on their own clock, whoever joins or leaves, such as heartbeats.
+        name: its name in experiments. Its own parts have the same name.
+        composition: its parts by default. An experiment may change the parameters that it sets.
+        parts: its own parts by their role, "overlay" or "dissemination". The other parts of its composition are shared.
+            If the dissemination is the class of the overlay or a subclass of it, one part fills both roles.
+        parameters: the form of its section of an experiment, which has the parameters of its own parts; None = it has
+            no section.
+        background_frames: frames that nodes send regularly, whether nodes join or leave or not, such as heartbeats.
             Studies do not count them as caused by churn.
-        check: refuses parameters for a network of this size, by a ``ParameterError``.
-        draw_initial_state: what the plan gives the overlay of every node besides the parameters, drawn from the
-            network at the start and the parameters; may raise ``ParameterError``. None = nothing.
-        needs_rates: whether the overlay of every node is told the topics' relative publication rates: its parameter
-            ``rates``, a ``peer.core.rates.RateLaw``, or nothing if all rates are equal.
-        also_called: words that people use for it or for what it is like, for hints.
+        check: raises a ``ParameterError`` for parameters that do not fit a network of this size.
+        draw_initial_state: draws the state that the plan gives the overlay of every node besides the parameters, from
+            the network at the start and the parameters; may raise ``ParameterError``. None = there is none.
+        needs_rates: whether the overlay of every node gets the topics' relative publication rates: its parameter
+            ``rates``, a ``peer.core.rates.RateLaw``, which is absent if all rates are equal.
+        also_called: other names of the protocol or of its kind, for hints.
         links_all: whether its overlay links every two nodes by design.
-        forgetting: when its nodes forget messages, given its parameters; None = not within a run.
-        report_note: what a report says of a run, given the protocol's section of its plan.
-        false_positive_rate: the probability that a node takes a message for its own although it does not satisfy the
+        forgetting: returns when its nodes forget messages, given its parameters; None = not within a run.
+        report_note: returns a note for the report of a run, given the protocol's section of the plan.
+        false_positive_rate: returns the probability that a node delivers a message although it does not satisfy the
             message's expression, given the protocol's section of a plan, the number of the node's topics, and for each
             term of the expression how many of its keywords the node lacks. None = the protocol predicts nothing.
     """
@@ -118,5 +119,5 @@ class Description(Struct, frozen=True, kw_only=True):
 
 
 def section_name(part: str) -> str:
-    """The section of an experiment that has the parameters of a part or protocol."""
+    """Return the name of the section of an experiment with the parameters of a part or protocol."""
     return part.replace("-", "_")

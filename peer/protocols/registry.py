@@ -1,7 +1,7 @@
-"""The protocols by name, the parts by role and name, and how a node is made of them.
+"""The protocols by name, the parts by role and name, and the function that makes a node of parts.
 
-A new protocol of Trellis adds its ``PROTOCOL`` to ``_OWN``; nothing else lists names. The protocols and adversaries of
-plugins follow (``peer.plugins``).
+Add the ``PROTOCOL`` of a new protocol of Trellis to ``_OWN``; no other code lists names. The protocols and adversaries
+of plugins follow (``peer.plugins``).
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ _OWN: dict[str, Description] = {
 """The protocols of Trellis."""
 
 DEFAULT = random_graph.PROTOCOL.name
-"""The protocol of an experiment that names none."""
+"""The protocol of experiments that name none."""
 
 MEMBERSHIPS: dict[str, type[Part]] = {"full": FullView, "partial": PartialView, "cyclon": Cyclon, "newscast": Newscast}
 INTERESTS: dict[str, type[Part]] = {
@@ -81,11 +81,11 @@ SHARED_DISSEMINATIONS: dict[str, type[Part]] = {
     "topic-flood": TopicFlood,
     "notify-pull": NotifyPull,
 }
-"""Those that work with every protocol."""
+"""The disseminations that work with every protocol."""
 
 
 def _may_lend(lender: Description | None) -> bool:
-    """Whether the overlay of a protocol works for another protocol: the plan gives it nothing but parameters."""
+    """Return whether another protocol may use the overlay of this one: the plan gives it only its parameters."""
     return (
         lender is not None
         and "overlay" in lender.parts
@@ -99,10 +99,10 @@ PROTOCOLS = add_extensions(_OWN, "protocols", Description, (*MEMBERSHIPS, *SHARE
 
 
 def _check_borrowed_overlays() -> None:
-    """Refuse protocols of plugins that cannot have the overlay that they name.
+    """Check that the protocols of plugins can use the overlays that they name.
 
     Raises:
-        PluginError: there is one.
+        PluginError: a protocol cannot.
     """
     for plugin, protocol in added("protocols", Description):
         lender = str(protocol.composition.overlay["name"])
@@ -118,7 +118,7 @@ ADVERSARIES: dict[str, Adversary] = add_extensions(OWN_ADVERSARIES, "adversaries
 
 
 def _own_parts(role: str) -> dict[str, type[Part]]:
-    """The parts in a role that belong to a protocol, by its name."""
+    """Return the parts in a role that belong to a protocol, by the name of the protocol."""
     return {name: protocol.parts[role] for name, protocol in PROTOCOLS.items() if role in protocol.parts}
 
 
@@ -127,15 +127,16 @@ DISSEMINATIONS = SHARED_DISSEMINATIONS | _own_parts("dissemination")
 
 
 def background_kinds() -> frozenset[int]:
-    """The kinds of all frames that nodes send whoever joins or leaves (``Description.background_frames``)."""
+    """Return the kinds of all frames that nodes send without churn, too (``Description.background_frames``)."""
     return frozenset(frame.kind for protocol in PROTOCOLS.values() for frame in protocol.background_frames)
 
 
 def copies_follow_links(dissemination: Choice, interests: str, *, several: bool) -> bool:
-    """Whether a copy between two honest subscribers of its topic travels on a logical link alone.
+    """Return whether a copy between two honest subscribers of its topic travels only on a logical link.
 
     Args:
-        dissemination: its name and parameters, as a node's specification has them; False for an unknown one.
+        dissemination: its name and parameters, as in the specification of a node. The result is False for an unknown
+            one.
         interests: the name of the nodes' interests part.
         several: whether messages are on several topics.
     """
@@ -145,18 +146,18 @@ def copies_follow_links(dissemination: Choice, interests: str, *, several: bool)
 
 
 def copies_may_wait(dissemination: Choice) -> bool:
-    """Whether a publisher's first copy may wait for other nodes; False for an unknown dissemination."""
+    """Return whether a publisher's first copy may wait for other nodes; False for an unknown dissemination."""
     part = DISSEMINATIONS.get(dissemination["name"])
     return part is not None and part.copies_may_wait(dissemination)
 
 
 def observe_links(overlay: Choice, interests: str) -> type[ObservedLinks] | None:
-    """How an observer on the wire reads the logical links of nodes from their frames; None = it cannot.
+    """Return how an observer of the frames reads the logical links of nodes; None = it cannot.
 
-    Unknown parts decide over no logical links.
+    Unknown parts decide on no logical links.
 
     Args:
-        overlay: its name and parameters, as a node's specification has them.
+        overlay: its name and parameters, as in the specification of a node.
         interests: the name of the nodes' interests part.
     """
     for part, parameters in ((INTERESTS.get(interests), {}), (OVERLAYS.get(str(overlay.get("name"))), overlay)):
@@ -174,19 +175,19 @@ def compose(
     processing_ns: int = 0,
     nodes: int = 0,
 ) -> StatefulNode:
-    """A node of these parts.
+    """Return a node that consists of these parts.
 
     Args:
         node: its number.
-        seed: the run's, from which its parts draw.
-        topics: what it subscribes to at first.
-        parts: what it is made of.
-        behaviour: how it misbehaves (``ADVERSARIES``); None = not at all.
-        processing_ns: how long after its arrival it handles a frame.
-        nodes: how many nodes the plan has; their numbers are those below. 0 = only the bootstrap service names nodes.
+        seed: the seed of its parts' random draws.
+        topics: its subscriptions at the start.
+        parts: the parts.
+        behaviour: the adversary that it is (``ADVERSARIES``), with parameters; None = it is honest.
+        processing_ns: how long after its arrival the node handles a frame (ns).
+        nodes: the number of nodes in the plan; their numbers are lower. 0 = only the bootstrap service names nodes.
 
     Raises:
-        ValueError: a part or the behaviour has an unknown name or parameter, or two parts do not go together.
+        ValueError: a part or the behaviour has an unknown name or parameter, or two parts do not fit together.
     """
     state = State(node, seed, topics, nodes)
     membership = _make("membership", MEMBERSHIPS, parts.membership, state)
@@ -219,11 +220,11 @@ def _make(role: str, registry: Mapping[str, Callable[..., Made]], chosen: Choice
 
 
 def _fills_both_roles(parts: Composition) -> bool:
-    """Whether the dissemination is an overlay too, which the composition then has to name as well."""
+    """Return whether the dissemination fills the role of the overlay, too. Raise ``ValueError`` if they differ."""
     name = str(parts.dissemination.get("name"))
     overlay, dissemination = OVERLAYS.get(name), DISSEMINATIONS.get(name)
     if overlay is None or dissemination is None or not issubclass(dissemination, overlay):
         return False
     if parts.overlay.get("name") != name:
-        raise ValueError(f"dissemination {name!r} needs the overlay {name!r} below it")
+        raise ValueError(f"dissemination {name!r} needs the overlay {name!r}")
     return True

@@ -1,4 +1,4 @@
-"""The addresses of a run's nodes: where they listen, and where their connections come from."""
+"""The addresses of a run's nodes: at which they listen, and from which their connections come."""
 
 import socket
 from collections import Counter
@@ -9,13 +9,13 @@ Address = tuple[str, int]
 
 
 class AddressBook:
-    """Where every node of the run listens. Its connections come from the same address, at any port.
+    """The address at which every node of the run listens. Its connections come from the same address, at any port.
 
-    Several nodes may share an address. A name stands for every IPv4 address that it has now; one that cannot be
-    resolved, for none.
+    Several nodes may share an address. A name means every IPv4 address that it has now; a name that cannot be resolved
+    means none.
 
     Args:
-        addresses: (address, port) of each node, index = node.
+        addresses: (address, port) of each node, indexed by node.
     """
 
     def __init__(self, addresses: tuple[Address, ...]) -> None:
@@ -30,11 +30,11 @@ class AddressBook:
         return self._addresses[node]
 
     def is_source_of(self, node: NodeId, source: str) -> bool:
-        """Whether a connection from an address may be that node's; False where there is no such node."""
+        """Return whether a connection from an address may be a node's; False if there is no such node."""
         return 0 <= node < len(self) and source in self._sources[self._addresses[node][0]]
 
     def count_nodes_at(self, source: str) -> int:
-        """How many nodes a connection from an address may belong to."""
+        """Return how many nodes a connection from an address may belong to."""
         return self._nodes_at[source]
 
 

@@ -1,4 +1,4 @@
-"""Limits the connections that are not links: those that have not said hello, were refused, or are closing."""
+"""Limits the connections that are not links: those without a ``Hello`` yet, refused ones, and closing ones."""
 
 from collections import Counter
 
@@ -6,13 +6,13 @@ from peer.runtime.addresses import AddressBook
 from peer.runtime.link import Link
 
 MOST_PER_NODE = 8
-"""Connections for each node at an address. An honest node has one under way, and for a moment those that it closes."""
+"""Most such connections per node at an address. An honest node has one attempt, and some that are just closing."""
 
 STRANGE_ADDRESS, TOO_MANY = "strange_address", "too_many_connections"
 
 
 class Admission:
-    """The accepted connections that are not up, counted by the address that they come from.
+    """The accepted connections that are not links, counted by the address that they come from.
 
     Args:
         book: the nodes' addresses.
@@ -20,28 +20,28 @@ class Admission:
 
     def __init__(self, book: AddressBook) -> None:
         self._book = book
-        self._links: set[Link] = set()
+        self._connections: set[Link] = set()
         self._from: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self._from.total()
 
     def objection(self, link: Link) -> str | None:
-        """Why a connection is not taken at all; None where it is."""
+        """Return why to abort a connection at once; None = accept it."""
         nodes = self._book.count_nodes_at(link.source)
         if not nodes:
             return STRANGE_ADDRESS
         return TOO_MANY if self._from[link.source] >= MOST_PER_NODE * nodes else None
 
     def add(self, link: Link) -> None:
-        """An accepted connection is there, or is up no more."""
-        if not link.opener and link not in self._links:
-            self._links.add(link)
+        """Count an accepted connection that is not a link, or not any more. Do nothing for opened connections."""
+        if not link.opener and link not in self._connections:
+            self._connections.add(link)
             self._from[link.source] += 1
 
     def remove(self, link: Link) -> None:
-        if link in self._links:
-            self._links.remove(link)
+        if link in self._connections:
+            self._connections.remove(link)
             self._from[link.source] -= 1
             if not self._from[link.source]:
                 del self._from[link.source]

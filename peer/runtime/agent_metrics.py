@@ -14,18 +14,18 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def read_pss_bytes(pids: Iterable[int]) -> int:
-    """The processes' proportional set sizes together; a process that has just ended counts 0.
+    """Return the sum of the processes' proportional set sizes; a process that has just ended counts 0.
 
-    The kernel walks every page of a process for it, about 1 ms each, and holds the process up meanwhile: not for a time
-    that is measured.
+    The kernel visits every page of each process for it. This takes about 1 ms per process and blocks the process, so do
+    not call it during a measurement.
     """
     return sum(map(_read_pss, pids))
 
 
 def read_rss_bytes(pids: Iterable[int]) -> int:
-    """The processes' resident set sizes together; a process that has just ended counts 0.
+    """Return the sum of the processes' resident set sizes; a process that has just ended counts 0.
 
-    The kernel keeps count of it, so reading disturbs nobody. Pages that processes share count once for each.
+    The kernel counts them anyway, so reading them disturbs no process. Shared pages count once per process.
     """
     return sum(map(_read_rss, pids))
 
@@ -48,7 +48,7 @@ def _read_pss(pid: int) -> int:
 def make_agent_registry(
     count_states: Callable[[], dict[str, int]], running_pids: Callable[[], list[int]]
 ) -> CollectorRegistry:
-    """A registry of its own for the agent's metrics."""
+    """Return a separate registry for the agent's metrics."""
     registry = CollectorRegistry()
     registry.register(_AgentCollector(count_states, running_pids))
     return registry

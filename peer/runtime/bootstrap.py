@@ -1,9 +1,9 @@
-"""The bootstrap service: what every node is told of the others, and when. It follows from the plan alone.
+"""The bootstrap service: what it tells each node about the others, and when. It follows from the plan alone.
 
-The service is an oracle without delay: its directory has exactly the nodes that are up at the instant, a crashed one no
-longer. A node that joins gets the directory of that instant. All nodes that are up get the present one at every
-*refresh*, which comes at whole multiples of ``refresh_ns`` after the peers' start, and only where something has changed
-since the one before.
+The service is an oracle without delay: its directory has exactly the nodes that are up at the instant, and no crashed
+node. A node that joins gets the directory of that instant. All nodes that are up get the present directory at every
+*refresh*. Refreshes are at whole multiples of ``refresh_ns`` after the peers' start, and only if the directory changed
+since the last one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,10 +17,10 @@ from peer.runtime.spec import NodeSpec, OverlayDocument
 
 
 class Step(Struct, frozen=True):
-    """What happens at an instant (ns from the workload's zero).
+    """An event at an instant (ns from the workload's zero).
 
-    ``action``: what the schedule says; None = a refresh, which everybody who is up is told. ``directory``: the
-    service's answer, at joins and refreshes.
+    ``action``: an action of the schedule; None = a refresh for all nodes that are up. ``directory``: the service's
+    answer, at joins and refreshes.
     """
 
     at_ns: int
@@ -29,20 +29,20 @@ class Step(Struct, frozen=True):
 
 
 def first_directory(overlay: OverlayDocument) -> Directory:
-    """The nodes that are up from the start."""
+    """Return the directory of the nodes that are up from the start."""
     return Directory(PeerInfo(spec.node, _told(overlay, spec.topics)) for spec in overlay.nodes if spec.up)
 
 
 def timeline(overlay: OverlayDocument, schedule: Iterable[Action], start_ns: int) -> Iterator[Step]:
-    """The schedule with the service's answers after the first, in the order of their instants.
+    """Yield the actions of the schedule and the service's answers after the first, in the order of their instants.
 
-    Directories are made one by one, and each shares what it can with the one before. At the same instant a refresh
-    comes after the actions.
+    Each directory shares the unchanged entries with the one before. At the same instant, a refresh comes after the
+    actions.
 
     Args:
-        overlay: who is up at the start, what is disclosed and how often is refreshed.
-        schedule: the run's, in the order of its instants.
-        start_ns: the instant at which the peers start.
+        overlay: the nodes that are up at the start, whether interests are disclosed, and the time between refreshes.
+        schedule: the schedule of the run, in the order of its instants.
+        start_ns: the instant at which the peers start (ns).
 
     Raises:
         ValueError: the schedule has a change that cannot happen (``Population``).
@@ -74,7 +74,7 @@ def timeline(overlay: OverlayDocument, schedule: Iterable[Action], start_ns: int
 
 
 def tell(spec: NodeSpec, directory: Directory) -> Directory:
-    """A directory as one node gets it: where its specification lists whom it hears of, only those."""
+    """Return the part of a directory that a node gets: if its specification lists nodes, only these."""
     if spec.bootstrap is None:
         return directory
     known: Bitset = bitset(spec.bootstrap)
@@ -82,7 +82,7 @@ def tell(spec: NodeSpec, directory: Directory) -> Directory:
 
 
 def _next_refresh(at_ns: int, start_ns: int, refresh_ns: int) -> int:
-    """The first instant of a refresh at or after this one."""
+    """Return the first instant of a refresh at or after this instant."""
     return start_ns - (start_ns - at_ns) // refresh_ns * refresh_ns
 
 

@@ -1,6 +1,6 @@
-"""The processes that an agent starts: one per peer, in its host's network namespace.
+"""The processes that an agent starts: one per peer, in the network namespace of the peer's host.
 
-What a peer's program has started ends with the peer's agent, whatever it is the child of by then.
+Processes that a peer's program has started end with the peer's agent, even if they have another parent by then.
 """
 
 import contextlib
@@ -29,16 +29,16 @@ from peer.runtime.spec import PeerPlace
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_STATUS = os.EX_IOERR
-"""What a Python peer exits with when it could not write its trace: its log may be on the same disk."""
+"""The exit status of a Python peer that could not write its trace, since its log may be on the same disk."""
 
 MAX_REASON_BYTES = 4096
-"""The longest reason of its end that the agent reads from a process that drives a program."""
+"""The longest reason that the agent reads from a process that drives a program."""
 
 END_S = 10.0
 
 
 class Exit(Struct, frozen=True):
-    """A line of ``exits.jsonl``. ``state``: exited, signalled or running; ``at_ns`` is a virtual instant."""
+    """A line of ``exits.jsonl``. ``state``: exited, signalled or running; ``at_ns`` is a virtual instant (ns)."""
 
     process: str
     expected: str
@@ -67,25 +67,26 @@ class Child:
         return "ready" if self.ready else "created"
 
     def processes(self) -> list[int]:
-        """Return the process and its children, such as the present process of a node that crashes."""
+        """Return the ids of the process and its children, such as the present process of a node that crashes."""
         try:
             below = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text(encoding="ascii").split()
         except OSError:
             return [self.pid]
         return [self.pid, *map(int, below)]
 
-    def hear(self) -> None:
-        # It stays in the socket: if it is something else, it is the beginning of a reason (``reap``).
+    def read_ready(self) -> None:
+        """Note whether the process has reported that it is ready."""
+        # The byte stays in the socket, since any other one is the beginning of a reason (``reap``).
         self.ready = self.control.recv(1, socket.MSG_PEEK) == READY
 
     def begin(self, zero_ns: int) -> None:
-        with contextlib.suppress(OSError):  # it has just died; its exit says so
+        with contextlib.suppress(OSError):  # it has just ended, which its exit shows
             self.control.sendall(b"%d\n" % zero_ns)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process and those that it has started in its process group, unless it has ended.
+        """Send a signal to the process and the other processes in its process group, unless it has ended.
 
-        If they were stopped, they go on: otherwise they would not get it.
+        Stopped processes are continued, since they would not handle it otherwise.
         """
         if self.ended is not None:
             return
@@ -95,8 +96,8 @@ class Child:
             except ProcessLookupError:  # it has left its group
                 signal.pidfd_send_signal(self.pidfd, each)
 
-    def _last_words(self) -> str:
-        """Return why the process has ended, if it is one that drives a program and said so."""
+    def _read_reason(self) -> str:
+        """Return why the process has ended, if it drives a program and reported a reason."""
         try:
             return self.control.recv(MAX_REASON_BYTES, socket.MSG_DONTWAIT).removeprefix(READY).decode(errors="replace")
         except OSError:
@@ -105,7 +106,7 @@ class Child:
     def reap(self, expected: str, clock: Clock) -> Exit:
         _, status = os.waitpid(self.pid, 0)
         now_ns = clock.now_ns()
-        detail = self._last_words()
+        detail = self._read_reason()
         os.close(self.pidfd)
         self.control.close()
         name = f"peer-{self.node}"
@@ -122,7 +123,12 @@ class Child:
 def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> Child:
     """Fork the peer of a place. No thread or event loop may exist yet.
 
-    The child closes what it inherits of ``earlier`` children. Its output goes to ``logs/<node>.log``.
+    Its output goes to ``logs/<node>.log``.
+
+    Args:
+        place: the place.
+        orders: the documents that all peers of the machine share.
+        earlier: the children so far. The new child closes their descriptors, which it inherits.
     """
     ours, theirs = socket.socketpair()
     parent = os.getpid()
@@ -139,7 +145,7 @@ def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> C
 
 
 def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: int) -> NoReturn:
-    """Everything that the forked process does."""
+    """Run the forked process from its start to its end."""
     status = 1
     try:
         die_with_parent(parent)
@@ -161,8 +167,8 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
             print(reason, file=sys.stderr)
             control.sendall(reason.encode())
     except BaseException as error:
-        # Whatever went wrong goes to this peer's own log, and the exit status tells the agent; a forked process
-        # must never return into the agent's code.
+        # The error goes to this peer's own log, and the exit status tells the agent. A forked process must never
+        # return into the agent's code.
         if isinstance(error, OSError) and error.errno in DISK_FULL:
             status = DISK_FULL_STATUS
         with contextlib.suppress(OSError):
@@ -174,13 +180,13 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
 
 
 def _lead_group(process: int) -> None:
-    """Give a peer a process group of its own. Both sides do it, so that it has one whoever comes first."""
+    """Give a peer its own process group. Parent and child both do it, so that it has one whichever is first."""
     with contextlib.suppress(PermissionError, ProcessLookupError):  # it has become another program, or has ended
         os.setpgid(process, process)
 
 
 def _redirect(log: Path) -> None:
-    """Standard input from nowhere, output and error to the log."""
+    """Redirect standard input to /dev/null, and output and error to the log."""
     null = os.open(os.devnull, os.O_RDONLY)
     out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     for source, target in ((null, 0), (out, 1), (out, 2)):
@@ -188,11 +194,11 @@ def _redirect(log: Path) -> None:
 
 
 def _execute(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
-    """Become another program when the peers start, told by a file what a Python peer is told."""
+    """Become another program when the peers start. A file gives it the information of a Python peer."""
     control.sendall(READY)
     line = control.recv(64)
     if not line:
-        return  # the agent is gone
+        return  # the agent has ended
     zero_ns = int(line)
     spec = orders.folder / spec_file(place.node)
     spec.parent.mkdir(exist_ok=True)
@@ -205,7 +211,7 @@ def _execute(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
 
 
 def _fill_in(word: str, **values: str) -> str:
-    """Put the values in; other braces (of JSON, of a shell) stay."""
+    """Replace the names in braces by their values. Other braces (of JSON, of a shell) stay."""
     for name, value in values.items():
         word = word.replace("{" + name + "}", value)
     return word
@@ -228,7 +234,7 @@ def _document(place: PeerPlace, orders: Orders, zero_ns: int) -> dict[str, objec
 
 
 def descendants(process: int) -> dict[int, int]:
-    """All processes below one -> their parents. Those that have ended and were not waited for are among them."""
+    """Return all descendants of a process, each with its parent, including ended ones that no process waited for."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -244,18 +250,19 @@ def descendants(process: int) -> dict[int, int]:
 
 
 def reap_orphans(known: Collection[int]) -> None:
-    """Wait for this process's ended children, as far as they are not among the ``known``, which others wait for."""
+    """Wait for this process's ended children, except the ``known`` ones, for which other code waits."""
     with contextlib.suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid in known:
-                return  # it is waited for soon, and the next call goes on
+                return  # other code waits for it soon, and the next call goes on
             os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def end_descendants() -> list[int]:
-    """Kill everything below this process, which adopts orphans (``namespaces.adopt_orphans``).
+    """Kill all descendants of this process, which adopts orphans (``namespaces.adopt_orphans``).
 
-    Returns what is left after ``END_S``: nothing, unless the kernel itself holds it.
+    Returns:
+        The processes that are left after ``END_S``: none, unless the kernel itself blocks them.
     """
     deadline = time.monotonic() + END_S
     while (left := descendants(os.getpid())) and time.monotonic() < deadline:

@@ -1,8 +1,8 @@
-"""The clock of a run: everything above the wire goes by virtual time, which is CLOCK_MONOTONIC divided by the dilation.
+"""The clock of a run. Everything above the wire uses virtual time: CLOCK_MONOTONIC divided by the dilation.
 
-Whoever reads the time, waits, or stamps what is written during a run does it through one of these: peers, agent,
-running stage and data plane alike. Then delays, timers and schedules stretch together, and what is reported is virtual
-time by itself: nothing has to be divided back. ADR 0012 has the reasons.
+All code that reads the time, waits, or writes timestamps during a run uses a ``Clock``: peers, agent, running stage and
+data plane. So delays, timers and schedules stretch together, and all reports are in virtual time without a conversion.
+ADR 0012 has the reasons.
 """
 
 import time
@@ -10,14 +10,14 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Virtual time: instants in ns, durations in the unit that a name tells.
+    """Virtual time: instants in ns, durations in the unit of their names.
 
-    All clocks of a machine with the same dilation agree to the nanosecond, in whichever process they are: the division
-    is the same everywhere and keeps the order of instants, so a cause is never stamped after its effect.
+    All clocks of a machine with the same dilation agree to the nanosecond, in any process. The division is the same
+    everywhere and keeps the order of instants, so the timestamp of a cause is never after that of its effect.
 
     Attributes:
-        dilation: real seconds in a virtual one, at least 1.
-        now_ns: the present instant; with dilation 1 the kernel's own reading, at no further cost.
+        dilation: real seconds per virtual second, at least 1.
+        now_ns: returns the present instant (ns); with dilation 1 it is the kernel's clock, without further cost.
     """
 
     __slots__ = ("dilation", "now_ns")
@@ -29,19 +29,19 @@ class Clock:
         self.now_ns: Callable[[], int] = time.monotonic_ns if dilation == 1 else self._slow_now_ns
 
     def virtual_ns(self, monotonic_ns: int) -> int:
-        """The virtual instant of a real one."""
+        """Convert a real instant to virtual time (ns)."""
         return monotonic_ns if self.dilation == 1 else int(monotonic_ns / self.dilation)
 
     def monotonic_ns(self, virtual_ns: int) -> int:
-        """The real instant of a virtual one."""
+        """Convert a virtual instant to real time (ns)."""
         return virtual_ns if self.dilation == 1 else round(virtual_ns * self.dilation)
 
     def real_s(self, virtual_s: float) -> float:
-        """How long a virtual duration takes."""
+        """Convert a virtual duration to real time (s)."""
         return virtual_s * self.dilation
 
     def left_s(self, instant_ns: int) -> float:
-        """Real seconds until a virtual instant; negative when it has passed."""
+        """Return the real time until a virtual instant (s); negative if it has passed."""
         return (instant_ns - self.now_ns()) * self.dilation / 1e9
 
     def _slow_now_ns(self) -> int:
@@ -49,4 +49,4 @@ class Clock:
 
 
 UNDILATED = Clock()
-"""Real time: what every run goes by unless its experiment asks for something else."""
+"""Real time, which every run uses unless its experiment sets a dilation."""

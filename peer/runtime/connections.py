@@ -1,4 +1,4 @@
-"""Which nodes a program is told to connect to: drawn from the seed among those that are up."""
+"""The nodes that a program must connect to, drawn from those that are up."""
 
 from peer.core.bitset import Bitset, bitset, choose
 from peer.core.directory import Directory
@@ -9,15 +9,15 @@ from peer.runtime.spec import OverlayDocument
 
 
 class Connections:
-    """The connections that one node is told to open.
+    """The connections that the program of one node must open.
 
     Args:
         overlay: the nodes of the run.
         node: the node.
-        degree: how many connections it opens, if there are as many other nodes.
+        degree: the number of connections that it opens, if there are as many other nodes.
 
     Attributes:
-        chosen: the nodes that it was told to connect to and that have not left since.
+        chosen: the nodes that it had to connect to and that have not left since.
     """
 
     def __init__(self, overlay: OverlayDocument, node: NodeId, degree: int) -> None:
@@ -28,15 +28,15 @@ class Connections:
         self._draws = substream(self._spec.seed, node, "connections")
 
     def begin(self) -> list[NodeId]:
-        """Choose for a node that starts with the peers.
+        """Return the nodes for a node that starts with the peers.
 
-        Of two such nodes that choose each other, only the lower one is told.
+        If two such nodes choose each other, only the lower one opens the connection.
         """
         own, node = self.update(first_directory(self._overlay)), self._spec.node
         return [peer for peer in own if not (peer < node and node in self._first_choice(peer))]
 
     def update(self, directory: Directory) -> list[NodeId]:
-        """Choose nodes in the place of those that the directory lacks, and return them. It is also the way to join."""
+        """Choose and return nodes in place of those that the directory lacks. Use it for joins, too."""
         known = bitset(info.node for info in tell(self._spec, directory)) & ~(1 << self._spec.node)
         self.chosen &= known
         fresh: list[NodeId] = []
@@ -46,7 +46,7 @@ class Connections:
         return fresh
 
     def forget(self) -> None:
-        """Forget the connections, since the instance that was told them has ended."""
+        """Forget the connections, since their instance has ended."""
         self.chosen = 0
 
     def _first_choice(self, peer: NodeId) -> list[NodeId]:

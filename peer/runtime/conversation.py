@@ -1,4 +1,4 @@
-"""What is said between a node's program and the process that drives it, for one instance of the node: without I/O.
+"""The exchange of lines between a node's program and the process that drives it, for one instance, without I/O.
 
 The lines themselves are ``peer.lines``. Orders become lines to the program, and its reports become trace events.
 """
@@ -16,28 +16,28 @@ _LINKS: Final = {"link": "add_peer", "unlink": "remove_peer"}
 """The trace events of physical links, by the verbs of their reports."""
 
 _OPTIONAL: Final = {"duplicate": "duplicate", "link": "link", "unlink": "link", "graft": "graft", "prune": "graft"}
-"""The reports that not every program makes, by their verbs: what the experiment's ``peer.says`` calls them."""
+"""The names in the experiment's ``peer.says`` of the reports that not every program makes, by their verbs."""
 
 
 class Conversation:
     """One instance of a node in its program.
 
-    Orders before the program is ready are kept until then. A report is refused if no honest program can write it: about
-    a message that the schedule does not have, a publication that was not ordered, a link that exists already, an
-    instant in the future. What can be judged only together with the reports of other nodes is left to the analysis.
+    It keeps orders until the program is ready. It refuses a report that no correct program writes: about a message that
+    the schedule lacks, a publication without an order, a link that exists already, or an instant in the future. Checks
+    that need the reports of other nodes are made in the analysis.
 
     Args:
         node: the node.
-        topics: what it subscribes to at first.
-        says: what its program reports besides publications and deliveries.
+        topics: its subscriptions at the start.
+        says: the reports of its program besides publications and deliveries.
         messages: the topics of each message of the schedule.
-        nodes: how many nodes the run has.
-        began_ns: the virtual instant at which the program was started.
-        to_virtual: the virtual instant of one on CLOCK_MONOTONIC.
+        nodes: the number of nodes in the run.
+        began_ns: the virtual instant at which the program was started (ns).
+        to_virtual: converts an instant on CLOCK_MONOTONIC to virtual time (ns).
 
     Attributes:
-        ready: whether the program has said that it listens.
-        topics: what the node subscribes to.
+        ready: whether the program has reported that it listens.
+        topics: the node's subscriptions.
     """
 
     def __init__(
@@ -67,14 +67,20 @@ class Conversation:
     # -------------------------------------------------------------------------------------------------- orders
 
     def connect(self, peer: NodeId, host: str, port: int) -> bytes:
-        """Return what to write to the program now, so that it connects to a node."""
+        """Order a connection to a node, and return the bytes to write to the program now.
+
+        Args:
+            peer: the node.
+            host: the address at which it listens.
+            port: the port at which it listens.
+        """
         return self._order("connect", peer, host, port)
 
     def order(self, event: contract.Event, now_ns: int) -> tuple[bytes, list[TraceEvent]]:
-        """Order what the schedule has for the node.
+        """Order an action of the schedule.
 
         Returns:
-            What to write to the program now, and the trace events.
+            The bytes to write to the program now, and the trace events.
         """
         match event:
             case contract.Publish(topics=(topic,), message_id=message_id, payload=payload):
@@ -98,17 +104,17 @@ class Conversation:
     # ------------------------------------------------------------------------------------------------- reports
 
     def hear(self, data: bytes, now_ns: int) -> tuple[bytes, list[TraceEvent]]:
-        """Take in what the program wrote.
+        """Take output of the program.
 
         Args:
-            data: from its standard output, however it is divided.
-            now_ns: the virtual instant at which it was read: that of reports without an instant of their own.
+            data: bytes from its standard output, which need not be whole lines.
+            now_ns: the virtual instant at which they were read, which is used for reports without an instant (ns).
 
         Returns:
-            What to write to the program now, and the trace events.
+            The bytes to write to the program now, and the trace events.
 
         Raises:
-            LineError: it is against the rules; says why.
+            LineError: the program broke the rules, for the reason in the message.
         """
         kept, events = b"", []
         for line in self._splitter.feed(data):
@@ -121,11 +127,11 @@ class Conversation:
         return kept, events
 
     def join(self, now_ns: int) -> TraceEvent:
-        """Return what is traced when the instance begins during the run: its subscriptions begin."""
+        """Return the trace event of the instance's beginning during the run: its subscriptions begin."""
         return trace_join(self._node, self.topics, now_ns)
 
     def end(self, now_ns: int, reason: str) -> list[TraceEvent]:
-        """Return what is traced when the instance leaves or crashes: its links and subscriptions end."""
+        """Return the trace events of a leave or crash: the links and subscriptions of the instance end."""
         closed = [TraceEvent("remove_peer", now_ns, self._node, peer, reason=reason) for peer in sorted(self._links)]
         logical = {peer: sorted(topics) for peer, topics in sorted(self._logical.items())}
         return [*trace_end(self._node, self.topics, logical, now_ns, reason), *closed]
@@ -185,7 +191,11 @@ class Conversation:
 
     @staticmethod
     def _change(present: set[int], number: int, begins: bool, what: str) -> None:
-        """Add a number that is missing, or remove one that is there."""
+        """Add a number to a set, or remove it.
+
+        Raises:
+            LineError: the number is there already, or is not there.
+        """
         if begins and number in present:
             raise LineError(f"reported the beginning of {what}, which exists already")
         if not begins and number not in present:

@@ -11,22 +11,22 @@ from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
 MAX_TIMER_S = 1.0
-"""A longer timer is set again after this time: see ``process.NAP_S``."""
+"""A longer timer is set again after this time, for the reason of ``process.NAP_S`` (s)."""
 
 
 class Driver:
-    """Feeds one node with events and carries out its effects, for one of its instances.
+    """Feeds one instance of a node with events and carries out its effects.
 
-    ``feed`` is the only place that calls the node, so recording what it passes is enough to replay the node.
+    Only ``feed`` calls the node, so a recording of the events in ``feed`` suffices to replay the node.
 
     Args:
         node: the node.
-        trace: where trace events go.
-        events: trace events by name, counted for the metrics.
-        clock: what the node's timers go by.
+        trace: the file for trace events.
+        events: counts of trace events by name, for the metrics.
+        clock: the clock of the node's timers.
 
     Attributes:
-        links: the node's connections; whoever makes the driver makes its pool, too.
+        links: the node's connections. The code that makes the driver must set it.
         node: the node.
     """
 
@@ -44,7 +44,7 @@ class Driver:
             contract.Send: lambda effect: self.links.send(effect.peer, effect.frame),
             contract.SendEach: self._send_each,
             contract.Trace: lambda effect: self.trace(effect.event),
-            contract.Deliver: lambda effect: None,  # nobody listens; its Trace tells that it happened
+            contract.Deliver: lambda effect: None,  # there is no application; a trace event records the delivery
             contract.SetTimer: lambda effect: self._set_timer(effect.name, effect.at_ns),
             contract.CancelTimer: lambda effect: self._cancel_timer(effect.name),
             contract.Connect: lambda effect: self.links.table.connect(effect.peer),
@@ -52,7 +52,7 @@ class Driver:
         }
 
     def feed(self, event: Event) -> None:
-        """Give the node an event and carry out what it answers; nothing reaches an instance that has ended."""
+        """Give the node an event and carry out its effects. Do nothing if the instance has ended."""
         if self._over:
             return
         for effect in self.node.handle(self._clock.now_ns(), event):
@@ -63,7 +63,7 @@ class Driver:
             self.links.send(peer, effect.frame)
 
     def quiesce(self) -> None:
-        """Fire no more timers and open no more connections; frames are still received and forwarded."""
+        """Stop firing timers and opening connections. The node still receives and forwards frames."""
         self._quiet = True
         for timer in self._timers.values():
             timer.cancel()
@@ -71,7 +71,7 @@ class Driver:
         self.links.quiesce()
 
     def stop(self) -> None:
-        """The instance has ended; what is left of its links may still be traced."""
+        """End the instance. The ends of its links may still be traced."""
         self.quiesce()
         self._over = True
 
@@ -90,7 +90,7 @@ class Driver:
             timer.cancel()
 
     def _fire(self, name: str, at_ns: int) -> None:
-        if self._clock.now_ns() < at_ns:  # not due yet: a long timer's nap, or the loop's milliseconds rounded down
+        if self._clock.now_ns() < at_ns:  # not due yet: a part of a long timer, or the loop rounded down to ms
             self._set_timer(name, at_ns)
             return
         del self._timers[name]

@@ -1,4 +1,4 @@
-"""The instances of a node in its process, in which it joins, leaves and joins again."""
+"""The instances of a node in its process: the node joins, leaves and joins again."""
 
 import asyncio
 import socket
@@ -24,27 +24,27 @@ from peer.trace import CRASHED, LEFT
 class Instances:
     """The node's slot, in which its instances run one after another.
 
-    While the node is down, nothing listens at its address: connections are refused, as after a process has ended.
+    While the node is down, no socket listens at its address, so the kernel refuses connections.
 
     Args:
         spec: the node.
-        trace: its trace, one for all instances.
+        trace: its trace file for all instances.
         run: the run's number.
-        addresses: where each node listens.
-        listen: where this one does.
-        send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
-        recorder: writes down what the node is told; None = nobody does.
-        clock: what all of it goes by.
-        earlier: how many instances there were in earlier processes.
-        killed: kills the process when the node crashes and all is traced. None = the process goes on with its
-            connections closed, such as a test's with several nodes.
+        addresses: the address at which each node listens.
+        listen: the address at which this node listens.
+        send_queue_bytes: the most bytes that may wait for a neighbour; further frames are dropped.
+        recorder: records the node's events; None = they are not recorded.
+        clock: the clock of the node.
+        earlier: the number of instances in earlier processes.
+        killed: kills the process after the node crashed and everything is traced. None = the process goes on with
+            closed connections, such as in a test with several nodes.
         silenced: makes the node's host silent (True), or lets it answer again (False) if it is silent. None = the
-            host is not the node's alone and cannot vanish.
+            host has other nodes, too, and cannot vanish.
 
     Attributes:
         counts: frames, bytes, drops and rejects of all instances.
-        events: trace events by name, of all instances.
-        driver: that of the present instance, None while the node is down.
+        events: trace events of all instances by name.
+        driver: the driver of the present instance; None while the node is down.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class Instances:
         self._closing: list[asyncio.Task[None]] = []
 
     def open_listener(self) -> None:
-        """Listen. Connections of nodes that are a little ahead wait in the kernel until this one has started."""
+        """Listen. The kernel keeps connections of nodes that started a little earlier until this one has started."""
         self._listener = socket.create_server(self._listen, backlog=512)
         self._listener.setblocking(False)
 
     async def listen(self) -> None:
-        """Open the listener of the instance that starts with the peers."""
+        """Open the listener for the instance that starts with the peers."""
         self.open_listener()
 
     async def begin(self, directory: Directory) -> None:
@@ -106,27 +106,27 @@ class Instances:
             self.driver.feed(event)
 
     def leave(self) -> None:
-        """End the instance in order: it sends its last frames, and its links close. New connections are refused."""
+        """End the instance in order: it sends its last frames, closes its links and refuses new connections."""
         self.feed(contract.Leaving())
         self._end(LEFT)
 
     def crash(self) -> None:
-        """End the instance as a dying process does: the kernel closes its connections."""
+        """End the instance like a killed process: the kernel closes its connections."""
         self._end(CRASHED)
 
     def vanish(self) -> None:
-        """End the instance as a host does that loses its power. It is silent until the next join, or to the run's end.
+        """End the instance like a host without power. The host is silent until the next join or the end of the run.
 
         Raises:
             ValueError: this host cannot vanish.
         """
         if self._silenced is None:
-            raise ValueError("a host that is not the node's alone cannot vanish")
+            raise ValueError("a host with other nodes cannot vanish")
         self._silenced(True)
         self._end(CRASHED)
 
     def quiesce(self) -> None:
-        """Fire no more timers and open no more connections; frames are still received and forwarded."""
+        """Stop firing timers and opening connections. The node still receives and forwards frames."""
         if self.driver is not None:
             self.driver.quiesce()
 

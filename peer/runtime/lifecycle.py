@@ -1,7 +1,7 @@
-"""What the schedule's actions do to a node, for all drivers alike: without I/O and without a clock.
+"""The effects of the schedule's actions on a node, for all drivers, without I/O and without a clock.
 
-An *instance* of a node lasts from one join to the next leave or crash. Nothing of it is left in the next one, which is
-made from the specification again and draws other numbers.
+An *instance* of a node lasts from a join to the next leave or crash. The next instance keeps no state of it: it is made
+from the specification again and draws other numbers.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,13 +23,13 @@ Joining = TypeVar("Joining", covariant=True)
 
 
 class Slot(Protocol[Joining]):
-    """A node's place in the network, in which its instances run one after another: what a driver hands to ``enact``.
+    """A node's place in the network, in which its instances run one after another. Drivers pass it to ``enact``.
 
-    ``Joining`` is what ``join`` returns: something to wait for, or None.
+    ``Joining`` is the result of ``join``: an awaitable, or None.
     """
 
     def join(self, topics: Sequence[TopicId], directory: Directory) -> Joining:
-        """Start a new instance with these interests; ``directory``: what the bootstrap service tells it."""
+        """Start a new instance with these interests; ``directory``: the bootstrap service's answer for it."""
         ...
 
     def leave(self) -> None:
@@ -37,28 +37,28 @@ class Slot(Protocol[Joining]):
         ...
 
     def crash(self) -> None:
-        """End the instance as a killed process does."""
+        """End the instance like a killed process."""
         ...
 
     def vanish(self) -> None:
-        """End the instance as a host does that loses its power: it closes no connection and answers nothing."""
+        """End the instance like a host without power: it closes no connection and answers nothing."""
         ...
 
     def feed(self, event: Event) -> None:
-        """Give the instance an event; nothing happens while the node is down."""
+        """Give the instance an event. Do nothing while the node is down."""
         ...
 
 
 def enact(step: Step, spec: NodeSpec, slot: Slot[Joining]) -> Joining | None:
-    """Carry out for one node what the schedule or the bootstrap service says.
+    """Carry out a step of the schedule or the bootstrap service for one node.
 
     Args:
         step: a refresh, or an action of this node.
         spec: the node.
-        slot: where it runs.
+        slot: the slot in which it runs.
 
     Returns:
-        What ``slot.join`` returned; None if the step is no join.
+        The result of ``slot.join``; None if the step is not a join.
     """
     action = step.action
     directory = None if step.directory is None else tell(spec, step.directory)
@@ -88,12 +88,12 @@ def enact(step: Step, spec: NodeSpec, slot: Slot[Joining]) -> Joining | None:
 
 
 def make_node(spec: NodeSpec, instance: int = 0, topics: Sequence[int] | None = None) -> StatefulNode:
-    """The node of a specification.
+    """Make the node of a specification.
 
     Args:
-        spec: which parts it is made of.
-        instance: how many instances there were before; each draws from streams of its own.
-        topics: what this one subscribes to; None = what the specification says.
+        spec: the specification.
+        instance: the number of instances before; each draws from its own substreams.
+        topics: the subscriptions of this instance; None = those of the specification.
 
     Raises:
         ValueError: a part has an unknown name or parameter.
@@ -106,22 +106,34 @@ def make_node(spec: NodeSpec, instance: int = 0, topics: Sequence[int] | None = 
 
 
 def instance_seed(seed: int, instance: int) -> int:
-    """The seed from which the parts of an instance draw; that of the first one is the run's own."""
+    """Return the seed for the parts of an instance. The first instance uses the seed of the run."""
     return substream(seed, instance, "lives").getrandbits(63) if instance else seed
 
 
 def announce_join(node: StatefulNode, now_ns: int) -> TraceEvent:
-    """What is traced when a node joins during the run: its subscriptions begin."""
+    """Return the trace event of a join during the run: the node's subscriptions begin."""
     return trace_join(node.state.node, node.state.topics, now_ns)
 
 
 def trace_join(node: NodeId, topics: Iterable[TopicId], now_ns: int) -> TraceEvent:
-    """``announce_join`` for a node with these subscriptions."""
+    """Return the same as ``announce_join``.
+
+    Args:
+        node: the node.
+        topics: its subscriptions.
+        now_ns: the instant (ns).
+    """
     return TraceEvent("join", now_ns, node, topics=tuple(sorted(topics)), reason=JOINED)
 
 
 def announce_end(node: StatefulNode, now_ns: int, reason: str) -> list[TraceEvent]:
-    """What is traced when an instance ends: its logical links and its subscriptions end, all at this instant."""
+    """Return the trace events of an instance's end: its logical links and subscriptions end.
+
+    Args:
+        node: the node.
+        now_ns: the instant (ns).
+        reason: why the instance ends.
+    """
     state = node.state
     logical = {peer: neighbour.logical for peer, neighbour in state.neighbours.items()}
     return trace_end(state.node, state.topics, logical, now_ns, reason)
@@ -130,7 +142,15 @@ def announce_end(node: StatefulNode, now_ns: int, reason: str) -> list[TraceEven
 def trace_end(
     node: NodeId, topics: Iterable[TopicId], logical: Mapping[NodeId, Iterable[TopicId]], now_ns: int, reason: str
 ) -> list[TraceEvent]:
-    """``announce_end`` for a node with these subscriptions and, by neighbour, these logical links."""
+    """Return the same as ``announce_end``.
+
+    Args:
+        node: the node.
+        topics: its subscriptions.
+        logical: the topics of its logical links by neighbour.
+        now_ns: the instant (ns).
+        reason: why the instance ends.
+    """
     ends = {peer: tuple(links) for peer, links in logical.items()}
     events = [
         TraceEvent("prune", now_ns, node, peer, topics=links, reason=reason) for peer, links in ends.items() if links

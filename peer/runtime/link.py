@@ -1,4 +1,4 @@
-"""One TCP connection to another node, as an asyncio protocol that knows where in the stream each frame lies."""
+"""One TCP connection to another node, as an asyncio protocol that knows the position of each frame in the stream."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from peer.runtime.pool import LinkPool
 
 HANDSHAKE_TIMEOUT_S = 10.0
-"""How long the other side has to say hello."""
+"""The time within which the other side must send ``Hello`` (s)."""
 
 MOST_HELLO_BYTES = 256
-"""A hello is shorter, and nothing else may come before it."""
+"""A limit on the bytes before a whole ``Hello``, which is shorter and must come first."""
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long the other side has to send its last frame before the connection is aborted."""
+"""The time within which the other side must send its last frame before the connection is aborted (s)."""
 
-# A neighbour whose host vanished without a word is noticed: after silence by probes, after data by the timeout.
+# They detect a neighbour whose host vanished: by probes if the link is idle, by the timeout if data was sent.
 _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -36,14 +36,14 @@ _SOCKET_TIMES = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 30_000),
 )
-"""Options that are durations: the kernel knows nothing of virtual time, so they are set dilated."""
+"""Options that are durations (s, ms). They are set dilated, since the kernel uses real time."""
 
 _PROBE_TIMES = ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1))
-"""Where it is to be known soon whether the other side still has the connection: a host that has not resets it."""
+"""Options for a quick test whether the other side still has the connection. A host that has lost it resets it."""
 
 
 class Counts:
-    """Frames and bytes by kind, drops and rejects by reason, since the peer started."""
+    """The numbers of frames and bytes by kind, and of drops and rejects by reason, since the peer started."""
 
     def __init__(self) -> None:
         self.sent_frames: dict[int, int] = {}
@@ -55,11 +55,16 @@ class Counts:
 
 
 class Link(Connection, asyncio.Protocol):
-    """A TCP connection of a pool; ``peer``: the node that it was opened to, None for an accepted one.
+    """A TCP connection of a pool. Only some connections become links.
+
+    Args:
+        pool: the pool.
+        peer: the node that it was opened to; None for an accepted connection.
 
     Attributes:
         source: the address at the other end, without the port.
-        conn: the connection's name in traces; empty until it is there.
+        conn: the connection's name in traces; empty until it is established.
+        ended: done when it is closed.
     """
 
     transport: asyncio.Transport
@@ -79,17 +84,17 @@ class Link(Connection, asyncio.Protocol):
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that this process has not yet handed to the kernel."""
+        """The number of bytes that this process has not yet handed to the kernel."""
         return self.transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        plug = self.transport.get_extra_info("socket")
+        own_socket = self.transport.get_extra_info("socket")
         for level, option, value in _SOCKET_OPTIONS:
-            plug.setsockopt(level, option, value)
+            own_socket.setsockopt(level, option, value)
         self._set_times(_SOCKET_TIMES)
         ends = [self.transport.get_extra_info(name) for name in ("sockname", "peername")]
-        if None in ends:  # the other side has reset the connection already: there was none for the pool
+        if None in ends:  # the other side has reset the connection already, so the pool does not learn of it
             self.transport.abort()
             return
         orig, resp = ends if self.opener else reversed(ends)
@@ -100,11 +105,11 @@ class Link(Connection, asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self.peer is None and self.reason:
-            return  # nobody knows who it is, and it is refused
+            return  # it is refused, and the node on the other side is unknown
         now_ns = self._clock.now_ns()
         decoder = self._decoder
         for off, len_bytes, frame in decoder.feed(data):
-            if self.peer is None and isinstance(frame, Hello) and self._pool.believes(self, frame.node):
+            if self.peer is None and isinstance(frame, Hello) and self._pool.comes_from(self, frame.node):
                 self.peer = frame.node
             self._trace("receive", now_ns, self._sides[1], frame, off, len_bytes)
             _count(self._counts.received_frames, self._counts.received_bytes, frame.kind, len_bytes)
@@ -115,7 +120,7 @@ class Link(Connection, asyncio.Protocol):
             self._miss_hello()
 
     def eof_received(self) -> bool:
-        """The other side has sent its last byte: what is queued still goes out, then the connection closes."""
+        """Handle the last byte of the other side. The transport sends the queued bytes, then closes the connection."""
         if self._decoder.pending_bytes and self._decoder.fault is None:
             self._pool.table.refuse(self, "truncated")
         return False
@@ -128,7 +133,7 @@ class Link(Connection, asyncio.Protocol):
                 self._pool.lost(self, error)
 
     def write(self, frame: Frame, content: bytes) -> None:
-        """Send a frame, whose bytes are ``content``. The instant is taken before."""
+        """Send a frame, whose bytes are ``content``. Its timestamp is taken before."""
         now_ns = self._clock.now_ns()
         self.transport.write(content)
         len_bytes = len(content)
@@ -146,12 +151,17 @@ class Link(Connection, asyncio.Protocol):
         self.limit_time(CLOSE_TIMEOUT_S)
 
     def probe(self, urgently: bool) -> None:
-        """Have the kernel find out soon, or again in its own time, whether the other side still has the connection."""
+        """Let the kernel test whether the other side still has the connection: ``urgently``, or at the usual times."""
         if not self.transport.is_closing():
             self._set_times(_PROBE_TIMES if urgently else _SOCKET_TIMES)
 
     def limit_time(self, limit_s: float | None, then: Callable[[], None] | None = None) -> None:
-        """Cut the connection after this time, or do something else, in place of any limit before; None = no limit."""
+        """Set a time limit, which replaces any earlier limit.
+
+        Args:
+            limit_s: the limit in virtual seconds; None = no limit.
+            then: what to call at the limit; None = abort the connection.
+        """
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None
@@ -163,9 +173,9 @@ class Link(Connection, asyncio.Protocol):
         self._pool.table.refuse(self, "no_hello")
 
     def _set_times(self, options: tuple[tuple[int, int, int], ...]) -> None:
-        plug = self.transport.get_extra_info("socket")
+        own_socket = self.transport.get_extra_info("socket")
         for level, option, value in options:
-            plug.setsockopt(level, option, round(self._clock.real_s(value)))
+            own_socket.setsockopt(level, option, round(self._clock.real_s(value)))
 
     def _trace(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> None:
         pool = self._pool

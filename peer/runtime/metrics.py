@@ -1,4 +1,4 @@
-"""A peer's Prometheus metrics, read from its own counts when they are scraped: counting costs no more."""
+"""A peer's Prometheus metrics. They are read from its own counts at each scrape, so counting costs nothing more."""
 
 import os
 import time
@@ -14,15 +14,15 @@ from peer.runtime.instances import Instances
 from peer.runtime.programs import Programs
 
 _EVENTS = {
-    "deliver": ("trellis_deliveries", "First copies on a subscribed topic, own messages included."),
-    "duplicate": ("trellis_duplicates", "Further copies."),
+    "deliver": ("trellis_deliveries", "First copies on a subscribed topic, including own messages."),
+    "duplicate": ("trellis_duplicates", "Copies of a message after the first."),
     "relay": ("trellis_relays", "First copies on topics that the node does not subscribe to."),
     "publish": ("trellis_publications", "Messages that the node published."),
 }
 
 
 def make_registry(slot: Instances | Programs) -> CollectorRegistry:
-    """A registry of its own for the peer's metrics. Of another program, only what it reports is known."""
+    """Return a separate registry for the peer's metrics. For another program, it has only the reported events."""
     registry = CollectorRegistry()
     registry.register(_ProgramCollector(slot) if isinstance(slot, Programs) else _PeerCollector(slot))
     return registry
@@ -33,7 +33,7 @@ class _ProgramCollector(Collector):
         self._programs = programs
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as of now, of events that the program has reported."""
+        """Yield the present metrics of the events that the program reported."""
         for event, count in dict(self._programs.events).items():
             if event in _EVENTS:
                 yield CounterMetricFamily(*_EVENTS[event], value=count)
@@ -44,7 +44,7 @@ class _PeerCollector(Collector):
         self._instances = instances
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as of now. Scraped from another thread: dicts are copied before they are walked."""
+        """Yield the present metrics. Another thread calls this, so it copies dicts before it iterates over them."""
         counts, driver = self._instances.counts, self._instances.driver
         links, queued_bytes = (driver.links.links, driver.links.queued_bytes) if driver is not None else (0, 0)
         yield _by_kind("trellis_sent_frames", "Frames handed to the socket.", counts.sent_frames)
@@ -52,19 +52,20 @@ class _PeerCollector(Collector):
         yield _by_kind("trellis_received_frames", "Frames read.", counts.received_frames)
         yield _by_kind("trellis_received_bytes", "Bytes of frames read.", counts.received_bytes)
         yield _by_label("trellis_dropped_frames", "Frames that were not sent.", "reason", dict(counts.dropped))
-        yield _by_label("trellis_rejects", "Connections closed for what came in.", "reason", dict(counts.rejected))
+        text = "Connections refused or closed because of their source or of what arrived over them."
+        yield _by_label("trellis_rejects", text, "reason", dict(counts.rejected))
         for event, (name, text) in _EVENTS.items():
             yield CounterMetricFamily(name, text, value=self._instances.events.get(event, 0))
         used_s = time.process_time()
         yield CounterMetricFamily("process_cpu_seconds", "Processor time of the peer's process.", value=used_s)
-        text = "Memory of the peer's process, pages that it shares with others included."
+        text = "Memory of the peer's process, including pages that it shares with other processes."
         yield GaugeMetricFamily("process_resident_memory_bytes", text, value=_resident_bytes())
         yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
         yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
 
 
 def _resident_bytes() -> int:
-    """The resident memory of this process."""
+    """Return the resident memory of this process in bytes."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 

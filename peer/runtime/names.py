@@ -1,6 +1,6 @@
-"""The names of nodes and hosts that a program of any kind finds: its own host name, and a hosts file.
+"""The names of nodes and hosts for any kind of program: its own host name, and a hosts file.
 
-A node has two names: ``node<number>``, and that of its place in the underlay, such as a city, if it has one.
+A node has two names: ``node<number>``, and the name of its place in the underlay, such as a city, if it has one.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from peer.runtime.namespaces import check
 from peer.runtime.spec import AgentSpec
 
 HOSTS_FILE = "hosts"
-"""In the agent's work folder."""
+"""The name of the hosts file in the agent's work folder."""
 
 _CLONE_NEWNS, _CLONE_NEWUTS = 0x00020000, 0x04000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
@@ -29,7 +29,7 @@ def node_name(node: NodeId) -> str:
 
 
 def describe_hosts(agent: AgentSpec) -> str:
-    """Return a hosts file with the addresses of all nodes. Where two places share a name, the first node has it."""
+    """Return a hosts file with the addresses of all nodes. If two places share a name, the first node has it."""
     lines = ["127.0.0.1 localhost"]
     used: set[str] = set()
     for node, (address, _) in enumerate(agent.addresses):
@@ -41,10 +41,10 @@ def describe_hosts(agent: AgentSpec) -> str:
 
 
 def take_name(node: NodeId, hosts: Path) -> None:
-    """Give this process and those that it starts the node's host name, and a file in the place of /etc/hosts.
+    """Give this process and its children the node's host name, and another file as /etc/hosts.
 
     Raises:
-        OSError: the kernel refused; it takes CAP_SYS_ADMIN.
+        OSError: the kernel refused. The process needs CAP_SYS_ADMIN.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     check(libc.unshare(_CLONE_NEWNS | _CLONE_NEWUTS), "unshare")
@@ -54,6 +54,6 @@ def take_name(node: NodeId, hosts: Path) -> None:
 
 
 def _label(place: str) -> str:
-    """Return a place's name as a label of a host name; empty if nothing of it can be in one."""
+    """Return a place's name as a label of a host name; empty if no character of it is allowed there."""
     plain = unicodedata.normalize("NFKD", place).encode("ascii", "ignore").decode()
     return _NO_LETTERS.sub("-", plain.lower())[:_MAX_LABEL].strip("-")

@@ -1,8 +1,8 @@
-"""System calls that Python 3.11 lacks: namespaces, dying with one's parent, adopting orphans, giving up privileges.
+"""System calls that Python 3.11 lacks: to enter namespaces, end with the parent, adopt orphans and drop privileges.
 
-A peer needs no privilege: it has entered its network namespace, and its files and ports are a plain user's. What it
-runs is code that an experiment file names. The parent of the processes of a node with a silent crash, which runs none
-of it, keeps CAP_NET_ADMIN over its host's namespace (``peer.runtime.restarts``).
+A peer needs no privilege: it has entered its network namespace, and an ordinary user may open its files and ports. It
+runs code that an experiment file names. The parent of the processes of a node with a silent crash runs no such code. It
+keeps CAP_NET_ADMIN over its host's namespace (``peer.runtime.restarts``).
 
 Source: capabilities(7), prctl(2), capset(2).
 """
@@ -28,7 +28,7 @@ def enter_network(path: str) -> None:
     """Move this thread into the network namespace at ``path`` (such as /proc/123/ns/net).
 
     Raises:
-        OSError: no such namespace, or no right to enter it.
+        OSError: there is no such namespace, or this process may not enter it.
     """
     descriptor = os.open(path, os.O_RDONLY)
     try:
@@ -38,7 +38,7 @@ def enter_network(path: str) -> None:
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the parent dies; ends it if that has happened already."""
+    """Let the kernel kill this process when the parent ends. End it now if the parent has ended already."""
     check(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL), "prctl")
     if os.getppid() != parent:
         os._exit(1)
@@ -50,23 +50,23 @@ def adopt_orphans() -> None:
 
 
 def drop_privileges(kept: Collection[int] = ()) -> None:
-    """Empty all of this thread's sets of capabilities, and let no program that it executes gain any.
+    """Empty all of this thread's sets of capabilities, so that no program that it executes gains any.
 
-    Files that belong to this process's user stay its own, root's too.
+    The process still owns the files of its user, even if the user is root.
 
     Args:
-        kept: capabilities below 32 that this thread keeps for itself; what it executes does not get them.
+        kept: capabilities below 32 that this thread keeps. Programs that it executes do not get them.
 
     Raises:
         OSError: the kernel refused, such as to keep a capability that this thread lacks.
     """
     low = sum(1 << capability for capability in kept)
     libc = ctypes.CDLL(None, use_errno=True)
-    with contextlib.suppress(PermissionError):  # a user without capabilities may not; the last step covers it
+    with contextlib.suppress(PermissionError):  # a user without capabilities may not; the last call suffices then
         _empty_bounding_set(libc)
     check(libc.prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "clear the ambient capabilities")
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
-    effective_permitted_inheritable = (low, low, 0)  # of the capabilities below 32; then of the others
+    effective_permitted_inheritable = (low, low, 0)  # for the capabilities below 32; the others follow
     check(libc.capset(header, (ctypes.c_uint32 * 6)(*effective_permitted_inheritable)), "capset")
     check(libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
 
@@ -76,16 +76,16 @@ def _empty_bounding_set(libc: ctypes.CDLL) -> None:
         try:
             check(libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), f"drop capability {capability}")
         except OSError as error:
-            if error.errno != errno.EINVAL:  # which says that there is no capability of this number
+            if error.errno != errno.EINVAL:  # there is no capability with this number
                 raise
             return
 
 
 def check(result: int, what: str) -> None:
-    """Raise what the C library's last call left in ``errno``, if its result says that it failed.
+    """Raise an exception if the result of a call of the C library says that it failed.
 
     Raises:
-        OSError: it did.
+        OSError: it failed, with ``errno`` as the reason.
     """
     if result != 0:
         number = ctypes.get_errno()

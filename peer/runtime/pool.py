@@ -1,16 +1,16 @@
 """The link pool: the connections of one node over TCP.
 
-``peer.core.links`` has the rules: when to open a connection, which of two survives, when to try again. The pool carries
-them out with sockets. What is left to it is what only real connections need:
+``peer.core.links`` has the rules: when to open a connection, which of two survives, when to redial. The pool carries
+them out with sockets. Its own tasks are those of real connections:
 
-* A connection must come from the address of a node, and only a few per address may be no links
-  (``Admission``). Its ``Hello`` must come in time, have the run's secret number, and name a node of that address. This
-  does not protect against other users of a machine that carries peers: a listener at the address and port of a node
-  that is down is sent the number in the next ``Hello``.
-* Frames for a peer are dropped when too many bytes wait for it already.
-* A side that closes on purpose sends ``Bye`` and its FIN, then reads until the other side's FIN, so that every frame
-  sent is received.
-* A link whose peer seems to have lost it is probed by the kernel.
+* A connection must come from the address of a node, and only a few per address may be other connections than links
+  (``Admission``). Its ``Hello`` must arrive in time, have the run's secret number, and name a node of that address.
+  This does not protect against other users of a machine with peers: a program that listens at the address and port of a
+  node that is down receives the number in the next ``Hello``.
+* The pool drops frames for a peer if too many bytes wait for it already.
+* A side that closes on purpose sends ``Bye`` and its FIN, then reads until the other side's FIN, so that the other side
+  receives every frame.
+* The kernel probes a link that its peer seems to have lost.
 """
 
 from __future__ import annotations
@@ -39,25 +39,25 @@ class LinkPool:
     """All connections of a node, from its start to its end.
 
     A driver calls its ``table`` and ``send`` for the node's effects, and ``quiesce``, ``cut`` and ``close`` at the
-    node's end. Each ``Link`` reports what happens to it (``opened`` to ``lost``). The pool passes what matters to its
-    ``table``, which decides and calls back (``now_ns`` to ``gave_up``), as a ``Carrier``.
+    node's end. Each ``Link`` reports its events (``opened`` to ``lost``). The pool passes them to its ``table``, which
+    decides and calls the pool back as its ``Carrier`` (``now_ns`` to ``gave_up``).
 
     Args:
         driver: gets the node's events and the trace events.
         node: this node.
-        run: the run's number; a Hello with another one is refused. The run's nodes know it, and whoever accepts a
-            connection at the address of one of them, since the opener's Hello comes first and has it.
-        addresses: where each node listens.
-        local_ip: the address to open connections from.
-        send_queue_bytes: how much may wait for a neighbour before frames to it are dropped.
-        draws: for the pauses between attempts.
-        counts: where frames, bytes, drops and rejects are counted; None = a place of the pool's own.
-        clock: what its pauses and timeouts go by.
+        run: the run's number; the pool refuses a Hello with another one. The run's nodes know it. So does a program
+            that accepts a connection at the address of one of them, since the opener sends its Hello first.
+        addresses: the address at which each node listens.
+        local_ip: the address from which to open connections.
+        send_queue_bytes: the most bytes that may wait for a neighbour; further frames are dropped.
+        draws: the generator for the pauses between attempts.
+        counts: counts frames, bytes, drops and rejects; None = the pool has its own.
+        clock: the clock of its pauses and timeouts.
 
     Attributes:
         table: the links and the attempts at them.
-        connections: every open connection, in the order in which they opened; some are no links.
-        arrivals: the accepted connections that are no links.
+        connections: every open connection, in the order in which they opened; some are not links.
+        arrivals: the accepted connections that are not links.
         counts, driver, node, addresses, clock: as given.
     """
 
@@ -90,7 +90,7 @@ class LinkPool:
 
     @property
     def links(self) -> int:
-        """How many links are up."""
+        """The number of links that are up."""
         return len(self._links)
 
     @property
@@ -99,11 +99,11 @@ class LinkPool:
         return sum(link.queued_bytes for link in list(self._links.values()))
 
     def accept(self) -> Link:
-        """A protocol for a connection that comes in (the factory that ``create_server`` wants)."""
+        """Return a protocol for an incoming connection (the factory for ``create_server``)."""
         return Link(self, None)
 
     def send(self, peer: NodeId, frame: Frame) -> None:
-        """Queue a frame on the peer's link, or trace why it was dropped."""
+        """Queue a frame on the peer's link, or drop it and trace why."""
         link = self._links.get(peer)
         content = self._encode(frame)
         if link is None or link.transport.is_closing():
@@ -114,11 +114,11 @@ class LinkPool:
             link.write(frame, content)
 
     def quiesce(self) -> None:
-        """Open no more connections and take none; those that are up stay."""
+        """Stop opening and accepting connections. Links that are up stay."""
         self.table.quiet = True
 
     def cut(self, reason: str) -> None:
-        """Break all connections without a word, as the end of the process would. The ends of links are traced now."""
+        """Break all connections without ``Bye``, as the end of the process would, and trace the ends of links now."""
         self.quiesce()
         for link in self.connections:
             link.reason = link.reason or reason
@@ -127,7 +127,7 @@ class LinkPool:
             link.transport.abort()
 
     async def close(self, reason: str = STOP) -> None:
-        """Close all connections; each ends when both sides have sent their last byte, or is cut after a while."""
+        """Close all connections. Each ends when both sides have sent their last byte, or is cut after a timeout."""
         self.quiesce()
         for link in list(self.connections):
             self.table.close(link, reason)
@@ -136,7 +136,7 @@ class LinkPool:
                 [link.ended for link in self.connections], timeout=self.clock.real_s(CLOSE_TIMEOUT_S + 1)
             )
 
-    # -------------------------------------------------------------------------------------- told by the links
+    # -------------------------------------------------------------------------------------- called by links
 
     def opened(self, link: Link) -> None:
         """Use an opened connection if the node lacks the link. Accept or abort an incoming one."""
@@ -155,8 +155,8 @@ class LinkPool:
             link.reason = reason
             link.transport.abort()
 
-    def believes(self, link: Link, node: NodeId) -> bool:
-        """Whether an accepted connection comes from the node's address."""
+    def comes_from(self, link: Link, node: NodeId) -> bool:
+        """Return whether an accepted connection comes from the node's address."""
         return self._is_node(node) and self.addresses.is_source_of(node, link.source)
 
     def received(self, link: Link, frame: Frame) -> None:
@@ -175,7 +175,7 @@ class LinkPool:
         self.table.lost(link, type(error).__name__ if error else "closed")
         self.arrivals.remove(link)
 
-    # ------------------------------------------------------------------------------------- told by the table
+    # ------------------------------------------------------------------------------------- called by the table
 
     def now_ns(self) -> int:
         return self.clock.now_ns()
@@ -196,7 +196,7 @@ class LinkPool:
         link.say_goodbye(reason)
 
     def wait(self, link: Link, old: Link, wait_s: float) -> None:
-        """Have the kernel find out whether the old link's peer still has it."""
+        """Let the kernel test whether the old link's peer still has it."""
         old.probe(urgently=True)
         link.limit_time(wait_s, lambda: self._stop_waiting(link, old))
 
@@ -205,7 +205,7 @@ class LinkPool:
         self._note("reject", link, reason=reason)
 
     def link_up(self, link: Link, outbound: bool) -> None:
-        """A link is up: it has all the time it wants."""
+        """Tell the node that a link is up, and remove the connection's time limit."""
         assert link.peer is not None, "a link's peer has introduced itself"
         link.limit_time(None)
         self.arrivals.remove(link)
@@ -213,7 +213,7 @@ class LinkPool:
         self.driver.feed(LinkUp(link.peer, outbound))
 
     def link_down(self, link: Link, retrying: bool) -> None:
-        """A link has ended; its connection counts as one that is no link until it is gone."""
+        """Tell the node that a link ended. Its connection counts as one that is not a link until it is closed."""
         assert link.peer is not None, "a link's peer has introduced itself"
         self.arrivals.add(link)
         self._note("remove_peer", link, reason=link.reason)
@@ -229,7 +229,7 @@ class LinkPool:
     # ---------------------------------------------------------------------------------------------- handshake
 
     async def _connect_socket(self, peer: NodeId) -> None:
-        """Try to reach the peer. Never cancelled: a loop may then close a connection without saying so."""
+        """Try to reach the peer. It is never cancelled, since a loop may then close a connection without a report."""
         link: Link | None = None
 
         def make_link() -> Link:
@@ -243,13 +243,13 @@ class LinkPool:
                 async with asyncio.timeout(self.clock.real_s(CONNECT_TIMEOUT_S)):
                     await loop.create_connection(make_link, *self.addresses[peer], local_addr=(self._local_ip, 0))
             except (OSError, TimeoutError):
-                if link in self.connections:  # it timed out the very moment it was there
+                if link in self.connections:  # the timeout came at the moment at which it was established
                     link.connection_lost(None)
-        if link is None or not link.conn:  # ``opened`` was not told
+        if link is None or not link.conn:  # ``opened`` was not called
             self.table.failed(peer)
 
     def _introduce(self, link: Link, hello: Hello) -> None:
-        """The other side said which node it is: believe it or refuse the connection."""
+        """Handle ``Hello``: check which node is on the other side, and introduce or refuse the connection."""
         peer = hello.node
         if link.up:
             self.table.refuse(link, "second_hello")
@@ -268,7 +268,7 @@ class LinkPool:
     # ------------------------------------------------------------------------------------------------ sending
 
     def _encode(self, frame: Frame) -> bytes:
-        """A flooded frame goes to many neighbours in a row and is encoded once."""
+        """Return the bytes of a frame. A frame for many neighbours in a row, as in flooding, is encoded once."""
         last, content = self._encoded
         if last is not frame:
             content = encode(frame)

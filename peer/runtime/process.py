@@ -1,7 +1,7 @@
-"""A peer's process: listen, say ready, start, live by the schedule, quiesce, close, exit.
+"""A peer's process: it listens, reports that it is ready, starts, follows the schedule, quiesces, closes and exits.
 
-``docs/protocol-contract.md`` shows the timeline. The agent holds the other end of the control socket: the peer says
-that it is ready by a byte, the agent says the workload's zero by a line, and a socket that closes before means: end.
+``docs/protocol-contract.md`` shows the timeline. The agent has the other end of the control socket. The peer sends a
+byte when it is ready, and the agent sends a line with the workload's zero. If the socket closes before, the peer ends.
 """
 
 import asyncio
@@ -40,21 +40,21 @@ Result = TypeVar("Result")
 
 READY = b"R"
 FLUSH_S = 1.0
-"""How much of its trace's end a peer may lose when it is killed."""
+"""The time between two flushes of the trace (s). A killed peer may lose this much of the end of its trace."""
 
 NAP_S = 1.0
-"""No timer is set for longer. One of many seconds, set while hundreds of peers start, was measured to fire up to 100 ms
-late under uvloop; set again shortly before it is due, it was 5 ms late at most."""
+"""The longest timer that is set (s). A timer of many seconds, set while hundreds of peers started, fired up to 100 ms
+late under uvloop. Set again shortly before it was due, it was at most 5 ms late."""
 
 SWITCH_S = 0.0005
-"""How long a scrape, which is served by a thread, may keep a frame waiting."""
+"""How long a scrape, which runs in a thread, may delay a frame (s)."""
 
 
 class Orders(Struct, frozen=True):
-    """What the peers of a machine share.
+    """The documents that the peers of a machine share.
 
-    ``steps``: node -> its actions in the order of their instants, joins with the bootstrap service's answers.
-    ``refreshes``: the answers that everybody gets. ``addresses``: those of ``agent``, resolved.
+    ``steps``: node -> its actions in the order of their instants; joins have the bootstrap service's answers.
+    ``refreshes``: the answers for all nodes. ``addresses``: the resolved addresses of ``agent``.
     """
 
     agent: AgentSpec
@@ -75,25 +75,25 @@ class Orders(Struct, frozen=True):
 
 
 def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
-    """Be the peer of ``place`` until the plan's end or SIGTERM. A node that crashes has a process per stretch.
+    """Run the peer of ``place`` until the plan's end or SIGTERM. A node that crashes has one process per stretch.
 
     Args:
         place: where the peer runs.
-        orders: what all peers of the machine were told.
+        orders: the documents that all peers of the machine share.
         control: this end of the socket to the agent.
 
     Raises:
-        Exception: a bug; whatever a callback of the loop raised ends the peer too.
+        Exception: there is a bug. Exceptions in callbacks of the loop end the peer, too.
     """
     sys.setswitchinterval(SWITCH_S)
     shared = Shared()
     steps = orders.steps.get(place.node, ())
-    # A process that drives a program outlives the program's crashes.
+    # A process that drives a program goes on after crashes of the program.
     whole = [Stretch(0, 0, steps)]
     stretches = whole if orders.agent.drives else divide(steps, orders.overlay.nodes[place.node].up)
 
     def run(stretch: Stretch) -> None:
-        uvloop.run(Peer(place, orders, control, stretch, shared).live())
+        uvloop.run(Peer(place, orders, control, stretch, shared).run())
 
     if len(stretches) == 1:
         run(stretches[0])
@@ -119,8 +119,8 @@ class Peer:
         self._stopping = asyncio.Event()
         self._bug: BaseException | None = None
 
-    async def live(self) -> None:
-        """Live from the listening socket to the last line of the trace."""
+    async def run(self) -> None:
+        """Run the peer from the listening socket to the last line of the trace."""
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         loop.set_exception_handler(self._fail)
@@ -169,14 +169,14 @@ class Peer:
         return self._spec.up and self._is_first
 
     def _crash(self, trace: TraceFile, recorder: Recorder | None) -> None:
-        """Die as the schedule asks, with all that was traced on the disk."""
+        """Write the trace and kill this process, as the schedule requires."""
         trace.flush()
         if recorder is not None:
             recorder.close()
         self._shared.crash()
 
     def _silence(self, silent: bool) -> None:
-        """Make the host silent before this process is killed, or let it answer again before the node joins."""
+        """Make the host silent before a kill of this process, or let it answer again before the node joins."""
         self._shared.silence(silent)
         if silent:
             forget_connections(self._place.listen[0])
@@ -187,21 +187,21 @@ class Peer:
         path = self._orders.folder / trace_file(spec.node)
         trace = TraceFile(path, spec.node, spec.topics, self._clock.now_ns(), resume=not self._is_first)
         yield trace
-        # Not in a finally: a peer that failed leaves a trace without its last line.
+        # This is not in a finally block, since a peer that failed must leave a trace without its last line.
         trace.close(self._clock.now_ns())
 
     def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """A callback raised: a bug must not pass as a healthy run, so the peer ends with an error."""
+        """End the peer with an error after an exception in a callback, so that a bug does not pass as a sound run."""
         loop.default_exception_handler(context)
         self._give_up(context.get("exception") or RuntimeError(context["message"]))
 
     def _give_up(self, error: BaseException) -> None:
-        """End with an error; of several, the first."""
+        """End the peer with an error. The first of several errors counts."""
         self._bug = self._bug or error
         self._stopping.set()
 
     def _fail_with(self, task: asyncio.Task[None]) -> None:
-        """Fail where a task of ours did that nobody waits for."""
+        """End the peer with an error if a task failed that no code waits for."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(asyncio.get_running_loop(), {"message": "a task failed", "exception": error})
 
@@ -215,10 +215,10 @@ class Peer:
         recorder.close()
 
     async def _perform(self, slot: Instances | Programs) -> None:
-        """From listening to the end of the drain.
+        """Run from the listening to the end of the drain.
 
         Raises:
-            _Stopped: SIGTERM came, the agent is gone, or something failed.
+            _Stopped: SIGTERM arrived, the agent ended, or something failed.
         """
         if self._is_up_at_start:
             await self._unless_stopped(slot.listen())
@@ -240,10 +240,10 @@ class Peer:
         await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
 
     async def _await_zero(self) -> int:
-        """Tell the agent that we are ready; the workload's zero as a virtual instant.
+        """Tell the agent that this peer is ready, and return the workload's zero as a virtual instant (ns).
 
         Raises:
-            _Stopped: SIGTERM came, or the agent is gone.
+            _Stopped: SIGTERM arrived, or the agent ended.
         """
         self._control.setblocking(False)
         loop = asyncio.get_running_loop()
@@ -254,10 +254,10 @@ class Peer:
         return int(line)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Wait for some work.
+        """Wait for a coroutine and return its result.
 
         Raises:
-            _Stopped: SIGTERM came, or something failed; the work is cancelled.
+            _Stopped: SIGTERM arrived, or something failed; the coroutine is cancelled.
         """
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(self._stopping.wait())
@@ -269,26 +269,26 @@ class Peer:
         return working.result()
 
     async def _sleep_until(self, instant_ns: int) -> None:
-        """Sleep, and let the loop turn at least once: nobody starves while this node publishes what is overdue.
+        """Sleep until an instant, and run the loop at least once, so that overdue publications do not block it.
 
         Raises:
-            _Stopped: SIGTERM came.
+            _Stopped: SIGTERM arrived.
         """
         await asyncio.sleep(0)
         while not self._stopping.is_set() and (left_s := self._clock.left_s(instant_ns)) > 0:
             with contextlib.suppress(TimeoutError):
-                # The loop's clock counts milliseconds: half of one more than needed rounds up.
+                # The loop's clock counts milliseconds. Half a millisecond more makes it round up.
                 await asyncio.wait_for(self._stopping.wait(), min(left_s, NAP_S) + 0.0005)
         if self._stopping.is_set():
             raise _Stopped
 
 
 class _Stopped(Exception):
-    """The process was asked to end before its time."""
+    """The process must end before the plan does."""
 
 
 async def _flush_now_and_then(trace: TraceFile, draws: Random) -> None:
-    """Flush every ``FLUSH_S``, out of step with the other peers of the machine."""
+    """Flush every ``FLUSH_S``, at other instants than the other peers of the machine."""
     await asyncio.sleep(FLUSH_S * draws.random())
     while True:
         trace.flush()

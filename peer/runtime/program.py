@@ -1,4 +1,4 @@
-"""A process of a program that speaks lines: its start, its pipes and its end."""
+"""A process of a program that reads and writes lines: its start, its pipes and its end."""
 
 import asyncio
 import contextlib
@@ -13,36 +13,36 @@ from typing import Final
 from peer.runtime.namespaces import die_with_parent
 
 READ_BYTES: Final = 1 << 20
-"""At least what a pipe can hold, so that one reading empties it."""
+"""At least the capacity of a pipe, so that one read empties it."""
 
 MAX_UNREAD_BYTES: Final = 1 << 20
-"""How many bytes of orders a program may leave unread beyond what its pipe holds."""
+"""Most bytes of orders that a program may leave unread beyond the capacity of its pipe."""
 
 _TCP_LISTEN: Final = "0A"
 _UDP_OPEN: Final = "07"
 
 
 class ProgramError(Exception):
-    """The program of a peer did not do its part. The text says what it did, for the user."""
+    """The program of a peer failed or broke the rules. The text tells the user what it did."""
 
 
 class Program:
-    """A running process, which has a process group of its own and dies with this one. It needs a running loop.
+    """A running process, which has its own process group and ends with this process. It needs a running loop.
 
-    Its standard error is this process's.
+    It has the same standard error as this process.
 
     Args:
         words: the program and its arguments.
-        environment: what it finds in its environment besides this process's.
-        heard: is given what it writes to its standard output.
-        failed: is told why the program is of no more use.
+        environment: its environment variables besides those of this process.
+        heard: called with its output on standard output.
+        failed: called with the reason why the program cannot go on.
 
     Attributes:
-        ended: done when the process has ended and all that it wrote has been given to ``heard``; its value is the exit
-            status, or the negative number of the signal that ended it.
+        ended: done when the process has ended and ``heard`` got all its output. Its value is the exit status, or the
+            negative number of the signal that ended it.
 
     Raises:
-        ProgramError: it cannot be started.
+        ProgramError: the program cannot be started.
     """
 
     def __init__(
@@ -78,13 +78,13 @@ class Program:
         self._loop.add_reader(self._pidfd, self._reap)
 
     def write(self, lines: bytes) -> None:
-        """Give the program lines; what its pipe does not hold waits."""
+        """Write lines to the program. Bytes that do not fit into its pipe wait."""
         if not self.ended.done():
             self._unwritten += lines
             self._flush()
 
     def kill(self) -> None:
-        """End the program and what it has started in its process group, without giving it a chance to do anything."""
+        """Kill the program and the other processes in its process group."""
         if not self.ended.done():
             os.killpg(self._process.pid, signal.SIGKILL)
 
@@ -97,7 +97,7 @@ class Program:
             if len(self._unwritten) > MAX_UNREAD_BYTES:
                 self._failed(ProgramError("does not read its standard input"))
             return
-        except BrokenPipeError:  # it has ended, or closed its input because it knows enough: its exit tells
+        except BrokenPipeError:  # it has ended, or closed its input on purpose; its exit status shows which
             self._unwritten = b""
         self._loop.remove_writer(self._input)
 
@@ -112,7 +112,7 @@ class Program:
             self._loop.remove_reader(self._output)
 
     def _reap(self) -> None:
-        self.kill()  # what it has left behind in its group
+        self.kill()  # the processes that it has left behind in its group
         self._read()
         for watched in (self._output, self._pidfd):
             self._loop.remove_reader(watched)
@@ -126,7 +126,7 @@ class Program:
 
 
 def describe_status(status: int) -> str:
-    """Say how a process ended. ``status``: as in ``Program.ended``."""
+    """Describe how a process ended. ``status``: as in ``Program.ended``."""
     return f"exited with status {status}" if status >= 0 else f"was killed by {signal.Signals(-status).name}"
 
 

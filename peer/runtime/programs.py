@@ -20,23 +20,23 @@ from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT, TraceEvent
 
 READY_S: Final = 60.0
-"""How long a program may take until it is ready (real time)."""
+"""The time within which a program must be ready (real seconds)."""
 
 END_S: Final = 5.0
-"""How long it may take to end after ``stop`` (real time)."""
+"""The time within which it must end after ``stop`` (real seconds)."""
 
 
 class Setting(Struct, frozen=True):
-    """What the instances of a node have in common.
+    """The common settings of all instances of a node.
 
     Attributes:
         node: the node.
-        agent: names the program, and where nodes listen.
+        agent: has the program and the addresses at which nodes listen.
         overlay: the nodes of the run.
         messages: the topics of each message of the schedule.
-        clock: what all of it goes by.
-        ready_s: how long a program may take until it is ready.
-        end_s: how long it may take to end.
+        clock: the clock of the node.
+        ready_s: the time within which a program must be ready (s).
+        end_s: the time within which it must end (s).
     """
 
     node: NodeId
@@ -49,7 +49,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a program finds in its environment; docs/programs.md explains it."""
+        """The environment variables of a program, which docs/programs.md explains."""
         host, port = self.agent.addresses[self.node]
         values = {
             "NODE": self.node,
@@ -72,12 +72,12 @@ class Programs:
     """The node's slot, in which its instances run one after another, each in a process of the program.
 
     Args:
-        setting: that of the instances.
-        trace: the node's trace, one for all instances.
-        failed: is told why the peer cannot go on.
+        setting: the settings of the instances.
+        trace: the node's trace file for all instances.
+        failed: called with the reason why the peer cannot go on.
 
     Attributes:
-        events: trace events by name, of all instances.
+        events: trace events of all instances by name.
     """
 
     def __init__(self, setting: Setting, trace: TraceFile, failed: Callable[[ProgramError], None]) -> None:
@@ -91,23 +91,23 @@ class Programs:
         self._closing: list[asyncio.Task[None]] = []
 
     async def listen(self) -> None:
-        """Start the program of the instance that starts with the peers, and wait until it listens."""
+        """Start the program of the instance that starts with the peers, and wait until the program listens."""
         instance = self._start(self._setting.overlay.nodes[self._setting.node].topics)
         await instance.listening
 
     async def begin(self, directory: Directory) -> None:
-        """Tell the program of the instance that starts with the peers what to connect to."""
+        """Order the connections of the instance that starts with the peers."""
         self._running.connect(self._connections.begin())
 
     async def join(self, topics: Sequence[TopicId], directory: Directory) -> None:
-        """Start a program for a new instance when those of earlier ones have ended."""
+        """Start a program for a new instance after the programs of earlier ones have ended."""
         await asyncio.gather(*self._closing)
         instance = self._start(topics)
         instance.join()
         instance.connect(self._connections.update(directory))
 
     def feed(self, event: contract.Event) -> None:
-        """Order what the schedule has for the node, unless it is down."""
+        """Order an action of the schedule, unless the node is down."""
         if self._present is None:
             return
         if isinstance(event, contract.PeerList):
@@ -116,12 +116,12 @@ class Programs:
             self._present.order(event)
 
     def leave(self) -> None:
-        """End the instance: the program is told to stop."""
+        """End the instance: order the program to stop."""
         instance = self._end(LEFT)
         self._closing.append(asyncio.create_task(instance.stop()))
 
     def crash(self) -> None:
-        """End the instance: the program is killed."""
+        """End the instance: kill the program."""
         self._end(CRASHED).kill()
 
     def vanish(self) -> None:
@@ -133,19 +133,19 @@ class Programs:
         raise ValueError("the host of a driven program cannot vanish")
 
     def quiesce(self) -> None:
-        """Give no more orders but ``stop``."""
+        """Give no more orders except ``stop``."""
         if self._present is not None:
             self._present.quiet = True
 
     async def close(self) -> None:
-        """Have the present program and those of earlier instances end."""
+        """Stop the present program, and wait for the end of all programs."""
         if self._present is not None:
             self._closing.append(asyncio.create_task(self._present.stop()))
             self._present = None
         await asyncio.gather(*self._closing)
 
     def trace(self, event: TraceEvent) -> None:
-        """Write down an event, and count it."""
+        """Write a trace event, and count it."""
         self.events[event.event] = self.events.get(event.event, 0) + 1
         self._trace_file.write(event)
 
@@ -171,7 +171,7 @@ class _Instance:
 
     Attributes:
         listening: done when the program is ready.
-        quiet: whether it gets no more orders but ``stop``.
+        quiet: whether it gets no more orders except ``stop``.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class _Instance:
         self._waiting = loop.call_later(setting.ready_s, self._fail_to_listen)
 
     def join(self) -> None:
-        """Trace that the instance begins during the run."""
+        """Trace the beginning of an instance during the run."""
         self._trace(self._conversation.join(self._setting.clock.now_ns()))
 
     def connect(self, peers: Sequence[NodeId]) -> None:
@@ -216,7 +216,7 @@ class _Instance:
             self._carry_out(*self._conversation.order(event, self._setting.clock.now_ns()))
 
     def end(self, reason: str) -> None:
-        """Trace the instance's end. What the program reports after it is not traced."""
+        """Trace the end of the instance. Later reports of the program are not traced."""
         for event in self._conversation.end(self._setting.clock.now_ns(), reason):
             self._trace(event)
         self._over = True
@@ -227,7 +227,7 @@ class _Instance:
         self._program.kill()
 
     async def stop(self) -> None:
-        """Tell the program to end, and wait until it has."""
+        """Order the program to end, and wait for that."""
         self._waiting.cancel()
         self._expected = True
         self._program.write(encode_order("stop"))

@@ -1,9 +1,8 @@
-"""The events and effects of a peer's node, for replaying each of its instances.
+"""The recording of a node's events, from which each of its instances can be replayed.
 
-A recording is a stream of msgpack arrays, each behind its length (4 bytes, big-endian). ``[instance, topics]`` begins
-an instance. ``[now_ns, event, fields, digest]`` is an event with its fields in their order and a checksum over all
-effects with which the node answered; frames stand there as the bytes of ``peer.wire``, directories as lists of (node,
-topics).
+A recording is a stream of msgpack arrays, each after its length (4 bytes, big-endian). ``[instance, topics]`` begins an
+instance. ``[now_ns, event, fields, digest]`` is an event with its fields in order and a checksum over all effects that
+the node returned. Frames are encoded by ``peer.wire``, and directories as lists of (node, topics).
 """
 
 import zlib
@@ -24,11 +23,11 @@ from peer.runtime.spec import NodeSpec
 BUFFER_BYTES = 1 << 16
 _LENGTH_BYTES = 4
 _FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What a node and its makers raise for events and parameters that no driver gives them."""
+"""The exceptions of nodes and their constructors for events and parameters that no driver gives them."""
 
 
 class Recorder:
-    """Writes the recording of one peer's instances; ``resume``: after those that are in the file."""
+    """Writes the recording of one peer's instances; ``resume``: append to the file."""
 
     def __init__(self, path: Path, *, resume: bool = False) -> None:
         self._file = path.open("ab" if resume else "wb", buffering=BUFFER_BYTES)
@@ -39,7 +38,13 @@ class Recorder:
         return _Recorded(node, self)
 
     def note(self, now_ns: int, event: Event, effects: list[Effect]) -> None:
-        """Write down what a node was told, and a checksum of what it answered."""
+        """Record an event of a node, and a checksum of its effects.
+
+        Args:
+            now_ns: the instant of the event (ns).
+            event: the event.
+            effects: the effects.
+        """
         self._write([now_ns, type(event).__name__, _fields(event), digest(effects)])
 
     def close(self) -> None:
@@ -51,7 +56,7 @@ class Recorder:
 
 
 class _Recorded:
-    """A node whose events are written down."""
+    """A node whose events are recorded."""
 
     def __init__(self, node: Node, recorder: Recorder) -> None:
         self._node = node
@@ -64,7 +69,7 @@ class _Recorded:
 
 
 class Difference(Struct, frozen=True):
-    """Where a replay parted from the recording: the event's place in it (from 0), its instant, and what it was."""
+    """The first event at which a replay differs from the recording: its index (from 0), its instant, and the event."""
 
     place: int
     now_ns: int
@@ -73,7 +78,7 @@ class Difference(Struct, frozen=True):
 
 
 class Replay(Struct, frozen=True):
-    """A replay's outcome; ``difference`` is None when every effect was the recorded one."""
+    """The result of a replay; ``difference`` is None if every effect was the recorded one."""
 
     instances: int
     events: int
@@ -81,11 +86,11 @@ class Replay(Struct, frozen=True):
 
 
 def replay(path: Path, spec: NodeSpec) -> Replay:
-    """Give a node of the same specification the same events.
+    """Give a node of the same specification the recorded events.
 
     Raises:
         OSError: there is no such recording.
-        ValueError: it is not one, or not this node's; the message names the entry.
+        ValueError: it is not a recording, or not of this node; the message names the entry.
     """
     replayed = [0, 0]
     try:
@@ -96,7 +101,7 @@ def replay(path: Path, spec: NodeSpec) -> Replay:
 
 
 def _replay(path: Path, spec: NodeSpec, replayed: list[int]) -> Replay:
-    """``replay``; counts the instances and events in ``replayed``."""
+    """Do what ``replay`` does, and count the instances and events in ``replayed``."""
     node: Node | None = None
     for entry in _entries(path):
         instances, events = replayed
@@ -111,13 +116,13 @@ def _replay(path: Path, spec: NodeSpec, replayed: list[int]) -> Replay:
                     return Replay(instances, events, Difference(events, now_ns, event, effects))
                 replayed[1] += 1
             case _:
-                raise ValueError("not one of a recording")
+                raise ValueError("not an entry of a recording")
     instances, events = replayed
     return Replay(instances, events)
 
 
 def digest(effects: list[Effect]) -> int:
-    """A checksum over effects: equal for equal effects in the same order."""
+    """Return a checksum over effects. It is equal for equal effects in the same order."""
     content = [[type(effect).__name__, _fields(effect)] for effect in effects]
     return zlib.crc32(msgspec.msgpack.encode(content, enc_hook=_plain))
 
@@ -133,11 +138,11 @@ def _fields(value: Struct) -> list[Any]:
 def _plain(value: object) -> object:
     if isinstance(value, Directory):
         return [(info.node, info.topics) for info in value]
-    raise TypeError(f"{type(value).__name__} has no place in a recording")
+    raise TypeError(f"a recording cannot contain a {type(value).__name__}")
 
 
 def _entries(path: Path) -> Iterator[Any]:
-    """The entries of a file; one that was cut off at the end is left out."""
+    """Yield the entries of a file, except one that is cut off at the end."""
     decode = msgspec.msgpack.Decoder().decode
     content = path.read_bytes()
     start = 0

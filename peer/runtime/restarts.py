@@ -1,12 +1,12 @@
 """The processes of a node with scheduled crashes, one after another.
 
-At a crash the process traces the end of its instance and kills itself (SIGKILL), so that the kernel closes its
-connections. Its parent, which does nothing else and which the agent watches, then forks the next process. That one
-appends to the same trace and waits for the node's next join.
+At a crash, the process traces the end of its instance and kills itself (SIGKILL), so that the kernel closes its
+connections. Its parent, which the agent watches, has no other task. It then forks the next process, which appends to
+the same trace and waits for the node's next join.
 
-At a silent crash the process first has its parent make the host silent (``peer.runtime.silence``), so that the kernel's
-packets for the closed connections do not leave it. The process of the next join has the host answer again. Only the
-parent may do either, since a process with a node has no privileges.
+At a silent crash, the process first asks its parent to make the host silent (``peer.runtime.silence``), so that the
+kernel's packets for the closed connections do not leave the host. The process of the next join asks its parent to let
+the host answer again. Only the parent may do either, since a process with a node has no privileges.
 """
 
 import ctypes
@@ -23,13 +23,14 @@ from peer.runtime.namespaces import die_with_parent, drop_privileges
 from peer.runtime.silence import Silence
 
 _SILENT, _ANSWERS = b"S", b"A"
-"""What a process asks of its parent, which says it back when it is done."""
+"""The requests of a process to its parent, which sends them back when they are done."""
 
 
 class Stretch(NamedTuple):
     """The part of a node's schedule that one process carries out: up to and including a crash, or to the end.
 
-    ``number``: of the node's stretches before. ``instances``: how many instances of the node began in them.
+    ``number``: the number of earlier stretches of the node. ``instances``: how many instances of the node began in
+    them.
     """
 
     number: int
@@ -38,7 +39,7 @@ class Stretch(NamedTuple):
 
 
 def divide(steps: Iterable[Step], up: bool) -> list[Stretch]:
-    """Return the stretches of a node's schedule, at least one.
+    """Divide a node's schedule into stretches, at least one.
 
     Args:
         steps: the node's actions in the order of their instants.
@@ -60,8 +61,8 @@ class Shared:
     """Memory that the processes of a node share.
 
     Attributes:
-        zero_ns: the workload's zero, which the first process is told.
-        crashes: how many scheduled crashes have been carried out.
+        zero_ns: the workload's zero, which the agent sends to the first process (ns).
+        crashes: the number of scheduled crashes so far.
         silent: whether the host is silent.
         parent: the present process's end of a socket to its parent.
     """
@@ -88,9 +89,9 @@ class Shared:
         return bool(self._numbers[2])
 
     def silence(self, silent: bool) -> None:
-        """Have the parent make the host silent, or let it answer again, unless it does so already.
+        """Ask the parent to make the host silent, or to let it answer again, unless that is so already.
 
-        This process waits until the rule holds.
+        This process waits until it is done.
 
         Raises:
             ConnectionError: the parent has ended.
@@ -104,7 +105,7 @@ class Shared:
         self._numbers[2] = silent
 
     def crash(self) -> None:
-        """Kill this process, as the schedule asks."""
+        """Kill this process, as the schedule requires."""
         self._numbers[1] += 1
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -112,21 +113,21 @@ class Shared:
 def run_in_turn(
     stretches: list[Stretch], shared: Shared, run: Callable[[Stretch], None], silence: Silence | None = None
 ) -> None:
-    """Run every stretch in a process of its own, each when a scheduled crash has killed the one before.
+    """Run every stretch in its own process, each after a scheduled crash has killed the one before.
 
-    Returns in these processes only, after ``run``. The calling process exits when one of them ends in any other way or
-    the last one has ended: with the same status, or 128 and the number of the signal.
+    It returns only in these processes, after ``run``. The calling process exits after the last one has ended, or one
+    has ended in another way: with the same status, or 128 plus the number of the signal.
 
     Args:
-        stretches: the node's.
-        shared: memory that this process and those share.
+        stretches: the stretches of the node.
+        shared: memory that this process and the others share.
         run: carries out a stretch, without privileges.
-        silence: of the node's host; None = the schedule has no silent crash.
+        silence: makes the node's host silent; None = the schedule has no silent crash.
 
     Raises:
         OSError: the kernel refused to make the host silent, or to let it answer again.
     """
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it goes to the whole group; the process below ends in order
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it is sent to the whole group, and the child ends in order
     parent = os.getpid()
     code = 0
     for stretch in stretches:

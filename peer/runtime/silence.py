@@ -1,12 +1,13 @@
-"""A silent host: nothing of TCP leaves it from the address of its peer, as if the host had vanished.
+"""A silent host: no TCP packet leaves it from the address of its peer, as if the host had vanished.
 
-A rule of the kernel's routing policy finds no route for it (``ip rule add from ADDRESS ipproto tcp blackhole``).
-Without the rule the kernel would end the connections of a killed process by FIN or RST, and answer later segments and
-SYNs by RST. Established connections obey the rule at once, because a new rule invalidates the routes that they hold.
-All other traffic goes on: the control network, and ICMP, with which the testbed measures the network and not its peers.
-What the rule drops never reaches the host's device, so no capture and no counter of the data plane has it.
+A rule of the kernel's routing policy finds no route for these packets
+(``ip rule add from ADDRESS ipproto tcp blackhole``). Without the rule, the kernel would end the connections of a killed
+process by FIN or RST, and answer later segments and SYNs by RST. The rule affects established connections at once,
+because a new rule invalidates their cached routes. It does not affect other traffic: the control network, and ICMP, by
+which the testbed measures the network and not its peers. Dropped packets never reach the host's device, so they are in
+no capture and no counter of the data plane.
 
-The rule ends with its network namespace, hence with the run.
+The rule ends with its network namespace, and so with the run.
 
 Source: rtnetlink(7), linux/fib_rules.h, ip-rule(8).
 """
@@ -21,7 +22,7 @@ _NLM_F_REQUEST, _NLM_F_ACK, _NLM_F_EXCL, _NLM_F_CREATE = 0x1, 0x4, 0x200, 0x400
 _FRA_SRC, _FRA_PRIORITY, _FRA_IP_PROTO = 2, 6, 22
 _FR_ACT_BLACKHOLE = 6
 _PRIORITY = 1
-"""Rules are tried in this order: after the table of local addresses (0), before the main table (32766)."""
+"""The position of the rule: after the table of local addresses (0), before the main table (32766)."""
 
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence number, port
 _RULE = struct.Struct("=BBBBBxxBI")  # family, prefix lengths of destination and source, tos, table, action, flags
@@ -29,20 +30,20 @@ _ANSWER_BYTES = 4096
 _ANSWER_S = 10.0
 
 _RESET = struct.pack("ii", 1, 0)
-"""``SO_LINGER`` on, for no time."""
+"""``SO_LINGER`` on, with a time of 0."""
 
 
 class Silence:
-    """Makes a host silent, and lets it answer again. Needs CAP_NET_ADMIN, at every call."""
+    """Makes a host silent, and lets it answer again. Every call needs CAP_NET_ADMIN."""
 
     def __init__(self, address: str) -> None:
-        """Open the way to the kernel, in this process's network namespace, and try the rule.
+        """Open a netlink socket in this process's network namespace, and test the rule.
 
         Args:
-            address: the host's address, from which nothing of TCP is to leave.
+            address: the host's address, from which no TCP packet may leave.
 
         Raises:
-            OSError: the kernel refused, or knows no such rules (``CONFIG_IP_MULTIPLE_TABLES``).
+            OSError: the kernel refused, or does not support such rules (``CONFIG_IP_MULTIPLE_TABLES``).
         """
         self._address = address
         self._kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
@@ -51,7 +52,7 @@ class Silence:
         self.set(False)
 
     def set(self, silent: bool) -> None:
-        """Add the rule or remove it; it holds when this returns.
+        """Add or remove the rule. The change is in effect when this returns.
 
         Raises:
             OSError: the kernel refused.
@@ -70,19 +71,19 @@ class Silence:
 
 
 def forget_connections(address: str) -> None:
-    """Have the kernel forget this process's TCP connections from an address when the process ends.
+    """Make the kernel forget this process's TCP connections from an address when the process ends.
 
-    By default it would keep what was not sent, and go on with the connection when the host answers again.
+    By default it would keep unsent bytes, and continue the connections when the host answers again.
     """
     for descriptor in list(Path("/proc/self/fd").iterdir()):
         try:
             if not descriptor.readlink().name.startswith("socket:"):
                 continue
-            with socket.socket(fileno=os.dup(int(descriptor.name))) as plug:
-                if plug.family == socket.AF_INET and plug.getsockname()[0] == address:
-                    plug.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+            with socket.socket(fileno=os.dup(int(descriptor.name))) as copy:
+                if copy.family == socket.AF_INET and copy.getsockname()[0] == address:
+                    copy.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         except FileNotFoundError:
-            continue  # the list has the descriptor with which it was read
+            continue  # the list contains the descriptor with which it was read
 
 
 def _attribute(kind: int, value: bytes) -> bytes:

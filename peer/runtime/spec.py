@@ -1,4 +1,4 @@
-"""What a machine's agent and its peers are told, as the files in the machine's work folder.
+"""The documents for a machine's agent and its peers, as files in the machine's work folder.
 
 ``agent.json`` is an ``AgentSpec``, ``overlay.json`` an ``OverlayDocument``, and ``schedule.jsonl`` has one line per
 action (``peer.core.schedule``). The agent reads them once, before it forks, so that all peers of a machine share the
@@ -13,12 +13,13 @@ from msgspec import Struct, field
 class NodeSpec(Struct, frozen=True):
     """A node of the overlay.
 
-    ``membership``, ``overlay`` and ``dissemination`` name the parts and hold their parameters, such as
-    ``{"name": "random", "degree": 5}``. ``interests`` says whether it tells its neighbours what it subscribes to.
-    ``bootstrap`` lists the nodes it may hear of; None = all others. ``up``: whether it runs from the start; one that
-    does not has no topics here and may join later, by the schedule. ``behaviour``: how it misbehaves, such as
-    ``{"name": "dropper", "drop_ratio": 0.5}``; None = it is honest. ``processing_ns``: how long after its arrival it
-    handles a frame. ``nodes``: how many nodes the plan has, also such as join later; 0 = it is not said.
+    ``membership``, ``overlay`` and ``dissemination`` have the names of the parts and their parameters, such as
+    ``{"name": "random", "degree": 5}``. ``interests`` is the name of the part that decides whether the node tells its
+    neighbours its subscriptions. ``bootstrap`` lists the nodes that the bootstrap service may name to it; None = all
+    others. ``up``: whether it runs from the start; a node that does not has no topics here and may join later by the
+    schedule. ``behaviour``: how it misbehaves, such as ``{"name": "dropper", "drop_ratio": 0.5}``; None = it is honest.
+    ``processing_ns``: how long after its arrival the node handles a frame (ns). ``nodes``: the number of nodes in the
+    plan, including those that join later; 0 = unknown.
     """
 
     node: int
@@ -39,12 +40,12 @@ class OverlayDocument(Struct, frozen=True):
     """``overlay.json``: every node of the run.
 
     Attributes:
-        run: the number in the Hello of simulated nodes; those of other testbeds are given a secret one, by
+        run: the number in the Hello of simulated nodes. The nodes of other testbeds use the secret number
             ``AgentSpec.run``.
-        protocol: its name.
-        nodes: a specification a node, in the order of their numbers.
-        discloses: whether the bootstrap service tells nodes what others subscribe to.
-        refresh_ns: how often, at most, it tells everybody of changes.
+        protocol: the name of the protocol.
+        nodes: one specification per node, in the order of their numbers.
+        discloses: whether the bootstrap service discloses the interests of nodes.
+        refresh_ns: the shortest time between two refreshes of the bootstrap service (ns).
     """
 
     run: int
@@ -55,9 +56,10 @@ class OverlayDocument(Struct, frozen=True):
 
 
 class PeerPlace(Struct, frozen=True):
-    """A peer that the agent starts here. ``netns`` is a path such as /proc/123/ns/net; None = the machine's own.
+    """A peer that the agent starts on this machine.
 
-    ``listen`` and ``metrics`` are (address, port); ``metrics`` None = no endpoint.
+    ``listen`` and ``metrics`` are (address, port); ``metrics`` None = no endpoint. ``netns`` is the path of its network
+    namespace, such as /proc/123/ns/net; None = the machine's own.
     """
 
     node: int
@@ -67,7 +69,7 @@ class PeerPlace(Struct, frozen=True):
 
 
 class ProgramSpec(Struct, frozen=True):
-    """Another program than the Python peer: its words, and what it reports besides publications and deliveries."""
+    """Another program than the Python peer: its command, and its reports besides publications and deliveries."""
 
     command: tuple[str, ...]
     says: tuple[str, ...]
@@ -77,24 +79,24 @@ class AgentSpec(Struct, frozen=True):
     """``agent.json``: the peers of this machine and how to run them.
 
     Attributes:
-        run: the number that the run's peers put into their Hello, drawn for each run. Other users of a machine
-            that carries peers can learn it (docs/remote-testbed.md).
-        addresses: the (address, port) of every node of the run, index = node.
+        run: the number in the Hello of the run's peers, drawn for each run. Other users of a machine with peers can
+            learn it (docs/remote-testbed.md).
+        addresses: the (address, port) of every node of the run, indexed by node.
         warmup_ns: peers start this long before the workload's zero.
-        stop_ns: from the workload's zero to the instant at which peers quiesce: they fire no more timers and publish no
-            more, but still receive and forward.
-        drain_ns: from quiescing to closing the links and exiting.
-        lease_s: the agent ends itself and its peers after this real time, come what may.
-        time_dilation: real seconds in a second of virtual time, which all other durations and instants here are of.
-        record: whether peers write down what their nodes are told (``record/<node>.msgpack``).
+        stop_ns: the time from the workload's zero until peers quiesce: they stop firing timers and publishing, but
+            still receive and forward.
+        drain_ns: the time from quiescing until peers close their links and exit.
+        lease_s: the agent ends itself and its peers after this real time in any case.
+        time_dilation: real seconds per second of virtual time. All other durations and instants are in virtual time.
+        record: whether peers record the events of their nodes (``record/<node>.msgpack``).
         command: another program than the Python peer, with its arguments.
-        events: how it tells what happens to its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``).
-        says: what it reports besides publications and deliveries, if it reads lines.
-        programs: those of a mix of implementations, instead of ``command`` and ``says``.
-        assigned: which of them each node is, index = node.
-        connect: how many other nodes it is told to connect to, if it reads lines.
-        names: that of each node's place in the underlay, index = node, for its hosts file.
-        agent_metrics: where the agent serves its own metrics.
+        events: how it reports the events of its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``).
+        says: its reports besides publications and deliveries, if it reads lines.
+        programs: the programs of a mix of implementations, instead of ``command`` and ``says``.
+        assigned: the index in ``programs`` of each node's program, indexed by node.
+        connect: the number of other nodes that it must connect to, if it reads lines.
+        names: the name of each node's place in the underlay, indexed by node, for its hosts file.
+        agent_metrics: the (address, port) at which the agent serves its own metrics.
     """
 
     machine: str
@@ -124,11 +126,11 @@ class AgentSpec(Struct, frozen=True):
         return self.command is not None and self.events == "lines"
 
     def program_of(self, node: int) -> ProgramSpec:
-        """Return the program of a node that is one."""
+        """Return the program of a node that is not a Python peer."""
         assert self.command is not None, "the caller asks only where there is one"
         return self.programs[self.assigned[node]] if self.programs else ProgramSpec(self.command, self.says)
 
     @property
     def executes(self) -> bool:
-        """Whether the peers become another program, which knows the files of Trellis."""
+        """Whether the peers become another program, which reads and writes the files of Trellis."""
         return self.command is not None and not self.drives

@@ -32,27 +32,27 @@ from peer.runtime.spec import AgentSpec, OverlayDocument
 Document = TypeVar("Document")
 
 STOP_S = 8.0
-"""How long peers have to end after SIGTERM before they are killed."""
+"""The time within which peers must end after SIGTERM before they are killed (s)."""
 
 ORPHANS_S = 1.0
-"""How often ended processes are waited for that a peer's program has started and left behind."""
+"""The time between two waits for ended processes that a peer's program has started and left behind (s)."""
 
 START_LEASE_S = 3600.0
-"""How much longer the lease is until the peers are started: networks are probed before, and large ones for minutes."""
+"""How much longer the lease is until the peers start, since the network is probed before, for minutes if large (s)."""
 
 
 def read_orders(folder: Path) -> Orders:
-    """The documents of the work folder.
+    """Read the documents of the work folder.
 
     Raises:
         OSError: a document is missing.
-        ValueError: one is malformed, or they do not fit together; names the document.
+        ValueError: a document is malformed, or they do not fit together; the message names the document.
     """
     agent = _read(folder / files.AGENT_FILE, msgspec.json.Decoder(AgentSpec).decode)
     overlay = _read(folder / files.OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
     schedule = _read(folder / files.SCHEDULE_FILE, decode_schedule)
     if [spec.node for spec in overlay.nodes] != list(range(len(agent.addresses))):
-        raise ValueError("overlay.json must name the nodes 0 .. n-1 in order, agent.json an address for each")
+        raise ValueError("expected the nodes 0 .. n-1 in order in overlay.json, and an address of each in agent.json")
     steps: dict[int, list[Step]] = defaultdict(list)
     refreshes = []
     try:
@@ -84,12 +84,13 @@ class Supervisor:
 
     ``start_children`` forks every peer before there is a loop or a thread. ``serve`` then reacts to four kinds of
     events: a child is ready or has ended (its control pipe, its pidfd), a call arrives on the agent's socket, standard
-    input ends (the lifeline: whoever started the agent is gone), or the lease runs out (the run should have ended long
-    ago). It ends when all children have ended, or as soon as the lifeline, the lease or a signal cuts the run short.
+    input ends (the lifeline: the program that started the agent has ended), or the lease runs out (the run should have
+    ended long ago). It ends when all children have ended, or as soon as the lifeline, the lease or a signal ends the
+    run early.
 
-    Peers wait at the barrier until ``start`` gives them the workload's zero, once. A peer that ends before that cuts
-    the run short; one that ends later is only reported. Every end becomes one line of ``exits.jsonl``. ``serve`` ends
-    all children and their descendants before it returns.
+    Peers wait at the barrier until ``start`` gives them the workload's zero, once. A peer that ends before that ends
+    the run early; a later end is only reported. Every end is one line of ``exits.jsonl``. ``serve`` ends all children
+    and their descendants before it returns.
     """
 
     def __init__(self, orders: Orders) -> None:
@@ -116,7 +117,7 @@ class Supervisor:
             self._children[place.node] = start_child(place, self._orders, self._children.values())
 
     async def serve(self, socket_path: Path) -> int:
-        """Watch the peers and answer calls until all have ended, or the lifeline or the lease does.
+        """Watch the peers and answer calls until all peers have ended, or the lifeline or the lease ends.
 
         Returns:
             The exit status.
@@ -132,7 +133,7 @@ class Supervisor:
         await self._done.wait()
         await self._end_children()
         if left := end_descendants():
-            print(f"agent: processes that do not end: {left}", file=sys.stderr, flush=True)
+            print(f"agent: these processes did not end: {left}", file=sys.stderr, flush=True)
         server.close()
         expected = agent.expected_final_state
         ended = [child.ended for child in self._children.values()]
@@ -143,7 +144,7 @@ class Supervisor:
         return dict(Counter(child.state for child in self._children.values()))
 
     def running_pids(self) -> list[int]:
-        """The processes that have not ended, with those that they have started."""
+        """Return the ids of the processes that have not ended, and of their children."""
         return [pid for child in self._children.values() if child.ended is None for pid in child.processes()]
 
     def status(self, with_pss: bool = False) -> dict[str, Any]:
@@ -164,11 +165,11 @@ class Supervisor:
         """Lift the barrier.
 
         Returns:
-            ``zero_ns``: the workload's zero as a virtual instant; ``lead_ns``: how long before their start the peers
-            were told, in virtual time. Below 0 the order came too late.
+            ``zero_ns``: the workload's zero as a virtual instant; ``lead_ns``: the virtual time between the last peer's
+            notification and the start of the peers. A negative value means that the call came too late.
 
         Raises:
-            ValueError: it was lifted before, or a peer is not ready.
+            ValueError: the barrier was lifted before, or a peer is not ready.
         """
         if self._zero_ns is not None:
             raise ValueError("started already")
@@ -179,10 +180,10 @@ class Supervisor:
         self._renew_lease()
         for child in self._children.values():
             child.begin(self._zero_ns)
-        # Read after the last peer was told: it is that one's lead.
+        # It is measured after the last notification, so it is the shortest lead of all peers.
         lead_ns = self._zero_ns - agent.warmup_ns - self._clock.now_ns()
         if agent.executes:
-            # Other programs know nothing of the plan's end: the agent sees to it.
+            # Other programs do not know when the plan ends, so the agent ends them.
             left_s = self._clock.left_s(self._zero_ns + agent.stop_ns + agent.drain_ns)
             asyncio.get_running_loop().call_later(left_s, self._done.set)
         return {"zero_ns": self._zero_ns, "lead_ns": lead_ns}
@@ -195,15 +196,15 @@ class Supervisor:
     # ---------------------------------------------------------------------------------------------- the calls
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one call: a JSON list of words, answered by a JSON object on a line."""
+        """Answer one call. The call is a JSON list of words, the answer a JSON object on a line."""
         try:
-            answer = await self._obey(msgspec.json.decode(await reader.readline(), type=list[str]))
+            answer = await self._run_call(msgspec.json.decode(await reader.readline(), type=list[str]))
         except ValueError as error:  # msgspec's errors are ValueErrors too
             answer = {"error": str(error)}
         writer.write(msgspec.json.encode(answer) + b"\n")
         writer.close()
 
-    async def _obey(self, words: list[str]) -> dict[str, Any]:
+    async def _run_call(self, words: list[str]) -> dict[str, Any]:
         match words:
             case ["status", *details]:
                 return self.status("pss" in details)
@@ -219,11 +220,11 @@ class Supervisor:
     # ------------------------------------------------------------------------------------------- the children
 
     def _watch(self) -> None:
-        """Have the loop tell of everything that may happen."""
+        """Register everything that may happen with the loop."""
         loop = asyncio.get_running_loop()
         for child in self._children.values():
             loop.add_reader(child.pidfd, self._reap, child)
-            loop.add_reader(child.control, self._hear, child)
+            loop.add_reader(child.control, self._note_ready, child)
         try:
             loop.add_reader(0, self._hold_lifeline)
         except PermissionError:
@@ -239,15 +240,15 @@ class Supervisor:
         asyncio.get_running_loop().call_later(ORPHANS_S, self._reap_orphans)
 
     def _renew_lease(self, more_s: float = 0.0) -> None:
-        """From now on the lease lasts the agent's time, and ``more_s``."""
+        """Restart the lease: from now on it lasts the agent's time plus ``more_s``."""
         if self._lease is not None:
             self._lease.cancel()
         loop = asyncio.get_running_loop()
         self._lease = loop.call_later(self._orders.agent.lease_s + more_s, self._cut, "the lease has run out")
 
-    def _hear(self, child: Child) -> None:
+    def _note_ready(self, child: Child) -> None:
         asyncio.get_running_loop().remove_reader(child.control)
-        child.hear()
+        child.read_ready()
 
     def _reap(self, child: Child) -> None:
         loop = asyncio.get_running_loop()
@@ -256,11 +257,11 @@ class Supervisor:
         ended = child.reap(self._orders.agent.expected_final_state, self._clock)
         self._note(ended)
         if self._zero_ns is None:
-            self._cut(f"{ended.process} {ended.state} ({ended.status}) before the start: {self._last_words(child)}")
+            self._cut(f"{ended.process} {ended.state} ({ended.status}) before the start: {self._last_line(child)}")
         if all(other.ended is not None for other in self._children.values()):
             self._done.set()
 
-    def _last_words(self, child: Child) -> str:
+    def _last_line(self, child: Child) -> str:
         path = self._orders.folder / files.log_file(child.node)
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "no output")
@@ -274,7 +275,7 @@ class Supervisor:
             except OSError as error:
                 self._say(f"{ended.process} {ended.state}: not noted, {error.strerror}")
             else:
-                if written < len(line):  # the disk is full, and half a line would spoil the file
+                if written < len(line):  # the disk is full, and half a line would make the file invalid
                     exits.truncate(end)
                     self._say(f"{ended.process} {ended.state}: not noted, the disk is full")
 
@@ -284,18 +285,18 @@ class Supervisor:
             self._cut("the lifeline has ended")
 
     def _cut(self, why: str) -> None:
-        """End before the plan does."""
+        """End the run before the plan does."""
         if not self._done.is_set():
             self._cut_short = True
             self._done.set()
             self._say(why)
 
     def _say(self, words: str) -> None:
-        with contextlib.suppress(OSError):  # who would read it may be gone with the lifeline
+        with contextlib.suppress(OSError):  # the reader may have ended with the lifeline
             print(f"agent: {words}", file=sys.stderr, flush=True)
 
     async def _end_children(self) -> None:
-        """End what still runs: first a word, then force. What is meant to run to the plan's end is noted as running."""
+        """End the running peers by SIGTERM, then by SIGKILL. Note those that should run to the end as running."""
         running = [child for child in self._children.values() if child.ended is None]
         expected = self._orders.agent.expected_final_state
         if not self._cut_short and expected == "running":
@@ -320,10 +321,10 @@ class Supervisor:
 
 
 def run_agent(folder: Path, socket_path: Path) -> int:
-    """Be the agent of a folder, and answer calls on the socket.
+    """Run the agent of a folder, and answer calls on the socket.
 
     Returns:
-        The exit status: 0 when every peer ended as expected, 2 when the documents are no good.
+        The exit status: 0 if every peer ended as expected, 2 if the documents are invalid.
     """
     try:
         orders = read_orders(folder)

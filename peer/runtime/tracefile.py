@@ -1,4 +1,4 @@
-"""Trace events to a file, away from the hot path."""
+"""Writes trace events to a file, and buffers them so that the hot path stays fast."""
 
 import os
 from pathlib import Path
@@ -11,16 +11,16 @@ FLUSH_BYTES = 1 << 16
 
 
 class TraceFile:
-    """Appends events as JSON lines; what it holds back is at most ``FLUSH_BYTES`` and goes with ``flush``.
+    """Appends events as JSON lines. It buffers at most ``FLUSH_BYTES``, which ``flush`` writes.
 
     The first line is ``start``; ``close`` writes ``stop`` with the number of lines before it.
 
     Args:
         path: the file.
         node: the node.
-        topics: what it subscribes to at the start.
-        now_ns: the present virtual instant.
-        resume: whether the file exists and goes on, since an earlier process of the node was killed.
+        topics: its subscriptions at the start.
+        now_ns: the present virtual instant (ns).
+        resume: whether to append to the existing file, since an earlier process of the node was killed.
     """
 
     def __init__(self, path: Path, node: int, topics: tuple[int, ...], now_ns: int, *, resume: bool = False) -> None:

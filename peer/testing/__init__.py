@@ -1,6 +1,6 @@
 """The test kit: drive one node alone (``Solo``) or several in memory (``Pump``), on virtual time and without sockets.
 
-``Solo`` is for examples: the test is the node's driver and all of its neighbours, and says what happens when::
+``Solo`` is for examples: the test is the node's driver and all its neighbours, and gives every event::
 
     solo = Solo(compose(0, seed, (1,), Composition({"name": "random", "degree": 2})))
     solo.start({1: None, 2: None})
@@ -19,7 +19,7 @@
     pump.run(SECOND_NS)
     assert {node for _, node, _ in pump.delivered} == set(range(20))
 
-docs/testing-protocols.md says which of the two a test needs.
+docs/testing-protocols.md explains which of the two a test needs.
 """
 
 from peer.testing.pump import Faults, Pump

@@ -1,4 +1,4 @@
-"""The pump: many nodes in memory on virtual time, over links that may drop, duplicate and reorder frames."""
+"""The pump: many nodes in memory on virtual time, with links that may drop, duplicate and reorder frames."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CUT, CLOSED = "cut", "closed"
 
 
 class Faults(NamedTuple):
-    """What the links do to frames. Ratios are 0..1; a duplicate or reordered frame is late by up to ``late_ns``."""
+    """The faults of links. Ratios are 0..1; a duplicate or reordered frame is late by up to ``late_ns``."""
 
     drop_ratio: float = 0.0
     duplicate_ratio: float = 0.0
@@ -36,8 +36,8 @@ class _End(Connection):
     Attributes:
         node: the node on this side.
         other: the other side.
-        latest_ns: when the last of what this side has sent arrives, not counting frames that a fault made late.
-        cut: whether the connection is lost, with all that is under way on it.
+        latest_ns: when the last frame of this side arrives, not counting frames that a fault delays (ns).
+        cut: whether the connection is lost, with all frames in flight.
     """
 
     __slots__ = ("cut", "latest_ns", "node", "other")
@@ -53,7 +53,7 @@ class _End(Connection):
 
 
 class _Carrier:
-    """Carries out what the link table of one of a pump's nodes decides."""
+    """Carries out the decisions of the link table of one node of a pump."""
 
     def __init__(self, pump: Pump, node: NodeId, seed: int) -> None:
         self._pump = pump
@@ -88,7 +88,7 @@ class _Carrier:
         self._pump._after(round(wait_s * 1e9), lambda: self.table.wait_over(end))
 
     def rejected(self, end: _End, reason: str) -> None:
-        """The other side hears the reason; nobody else asks."""
+        """Do nothing: ``Bye`` has the reason."""
 
     def link_up(self, end: _End, outbound: bool) -> None:
         self._pump.give(self._node, contract.LinkUp(end.peer, outbound))
@@ -103,26 +103,27 @@ class _Carrier:
 class Pump:
     """Drives nodes in one process. The same arguments and calls give the same run.
 
-    Every frame goes through ``peer.wire``, so that what arrives is what bytes can carry. Links follow the rules of
-    ``peer.core.links``. A connection is open at once; ``Hello`` and ``Bye`` take the link's delay and suffer no fault.
-    A node that cannot be reached is given up after one attempt, one round trip later; one that has vanished may take
-    longer. A test that watches a node overrides ``give`` or ``perform``.
+    Every frame is encoded and decoded by ``peer.wire``. Links follow the rules of ``peer.core.links``. A connection is
+    open at once; ``Hello`` and ``Bye`` take the link's delay and suffer no fault. A node gives up an unreachable node
+    after one attempt, one round trip later, and possibly later if it has vanished. A test that watches a node overrides
+    ``give`` or ``perform``.
 
     Attributes:
         nodes: the nodes that are up, by number.
-        now_ns: the virtual instant.
+        now_ns: the present virtual instant (ns).
         delivered: (instant, node, message) of every delivery, in order.
         traced: every trace event, in order.
         effects: (instant, node, effect) of every effect, in order.
         vanished: the nodes that have vanished.
-        unanswered_ns: the least time that an attempt to reach a vanished node takes; a test may replace it. By default
-            0.
+        unanswered_ns: the least time that an attempt to reach a vanished node takes (ns). A test may replace it; the
+            default is 0.
 
     Args:
         nodes: all nodes, by number.
         delay_ns: (source, destination) -> one-way delay of a link (ns); 1 ms for every pair by default.
-        faults: what links do to the frames that are sent from now on; a test may replace it. None by default.
-        seed: of the faults, and of the pauses between attempts.
+        faults: the faults of links for frames that are sent from now on. A test may replace it; by default there are
+            none.
+        seed: the seed of the faults and of the pauses between attempts.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class Pump:
         self._tables = {node: carrier.table for node, carrier in carriers.items()}
 
     def start(self, interests: Mapping[NodeId, tuple[TopicId, ...]] | None = None) -> None:
-        """Start every node and tell it of all others, and of their interests where these are given."""
+        """Start every node and tell it all nodes, with their interests if these are given."""
         disclosed = interests or {}
         everybody = Directory(PeerInfo(node, disclosed.get(node)) for node in self.nodes)
         for node in self.nodes:
@@ -158,7 +159,7 @@ class Pump:
             self.give(node, contract.PeerList(everybody))
 
     def give(self, node: NodeId, event: Event) -> None:
-        """Hand an event to a node now, and carry out its effects. A node that is gone gets nothing."""
+        """Give an event to a node now, and carry out its effects. Do nothing if the node has ended."""
         if node not in self.nodes and node in self._tables:
             return
         for effect in one_by_one(self.nodes[node].handle(self.now_ns, event)):
@@ -173,7 +174,7 @@ class Pump:
         self.now_ns = end_ns
 
     def cut(self, one: NodeId, other: NodeId) -> None:
-        """Lose the connections of two nodes for good; what is under way on them is lost too."""
+        """Cut the connections of two nodes. Frames in flight on them are lost, too."""
         for node, peer in ((one, other), (other, one)):
             table = self._tables[node]
             for end in table.connections(peer):
@@ -182,7 +183,7 @@ class Pump:
                 table.lost(end, CUT)
 
     def crash(self, node: NodeId) -> None:
-        """End a node without a goodbye: its links are cut, and attempts to open one to it fail."""
+        """End a node without ``Bye``: its links are cut, and attempts to reach it fail."""
         table = self._tables[node]
         for peer in sorted(table.links.keys() | table.pending.keys()):
             self.cut(node, peer)
@@ -190,7 +191,7 @@ class Pump:
         self._end(node)
 
     def vanish(self, node: NodeId) -> None:
-        """End a node without closing its links: the other ends see them up, and what is sent on them is lost."""
+        """End a node without closing its links: the other ends see them up, and frames on them are lost."""
         self._end(node)
         self.vanished.add(node)
 
@@ -199,7 +200,7 @@ class Pump:
         self.clear_timers(node)
 
     def clear_timers(self, node: NodeId) -> None:
-        """Forget the timers of a node, so that from now on it only answers what it receives."""
+        """Forget the timers of a node, so that from now on it only reacts to frames."""
         self._timers = {(one, name): at_ns for (one, name), at_ns in self._timers.items() if one != node}
 
     def part(self, node: NodeId, role: str) -> Any:  # noqa: ANN401 - a test knows the class of the part
@@ -207,15 +208,15 @@ class Pump:
         return part_of(self.nodes[node], role)
 
     def links(self) -> set[tuple[NodeId, NodeId]]:
-        """Every link that is up, as (lower, higher), as its lower node sees it."""
+        """Return every link that is up at its lower node, as (lower, higher)."""
         return {(node, peer) for node in self._tables for peer in self.linked(node) if node < peer}
 
     def linked(self, node: NodeId) -> set[NodeId]:
-        """The nodes to which a node has a link, as it sees it."""
+        """Return the nodes to which a node has a link, as far as it knows."""
         return set(self._tables[node].links)
 
     def perform(self, node: NodeId, effect: Effect) -> None:
-        """Carry out an effect of a node, or one that a test wants in its place."""
+        """Carry out an effect of a node. A test may pass another effect instead."""
         match effect:
             case contract.Send(peer, frame):
                 self._send(node, peer, frame)
@@ -250,12 +251,12 @@ class Pump:
         self._at(at_ns, fire)
 
     def _tell(self, end: _End, reason: str | None) -> None:
-        """Send ``Hello``, or ``Bye`` for a reason, to the other side, behind what was sent before."""
+        """Send ``Hello``, or ``Bye`` if there is a reason, to the other side, after all earlier frames."""
         end.latest_ns = max(self.now_ns + self.delay_ns(end.node, end.peer), end.latest_ns)
         self._at(end.latest_ns, lambda: self._hear(end.other, reason))
 
     def _hear(self, end: _End, reason: str | None) -> None:
-        """``Hello`` or ``Bye`` is there. The end of a connection, or that nobody is there, is known one delay later."""
+        """Handle ``Hello`` or ``Bye``. The other side learns of an end, or of a missing node, one delay later."""
         table = self._tables[end.node]
         if end.cut:
             return

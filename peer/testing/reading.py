@@ -1,4 +1,4 @@
-"""What a test reads: a node's effects by kind, and its parts."""
+"""Access for tests to a node's effects by kind, and to its parts."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,7 +36,7 @@ def traces(effects: Iterable[Effect]) -> list[TraceEvent]:
 
 
 def deliveries(effects: Iterable[Effect]) -> list[Message]:
-    """Return the messages that the application gets, in order."""
+    """Return the delivered messages, in order."""
     return [effect.message for effect in effects if isinstance(effect, contract.Deliver)]
 
 

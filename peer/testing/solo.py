@@ -1,4 +1,4 @@
-"""One node alone, whose driver and neighbours are the test."""
+"""One node alone. The test is its driver and its neighbours."""
 
 from collections.abc import Mapping
 from typing import Any, Self, TypeVar
@@ -13,15 +13,15 @@ F = TypeVar("F", bound=Frame)
 
 
 class Solo:
-    """Drives one node. Nothing happens by itself: the test gives each event, and says when time passes.
+    """Drives one node. Nothing happens by itself: the test gives each event, and advances the time.
 
-    A link comes up when the test says so, even if the node asked for it before. Frames reach the node as objects. Each
-    method that gives an event returns the effects of that event alone. Timers are kept: ``advance`` fires those that
-    become due, and ``fire`` fires one at once, even one that is not set.
+    A link comes up only when the test brings it up, even if the node asked for it before. Frames reach the node as
+    objects. Each method that gives an event returns the effects of that event only. ``advance`` fires the timers that
+    become due. ``fire`` fires a timer at once, even if it is not set.
 
     Attributes:
         node: the node under test.
-        now_ns: the virtual instant.
+        now_ns: the present virtual instant (ns).
         effects: the effects since the start or the last ``forget``, in order.
         timers: name -> instant (ns) of the timers that are set.
     """
@@ -33,7 +33,7 @@ class Solo:
         self.timers: dict[str, int] = {}
 
     def give(self, event: Event) -> list[Effect]:
-        """Hand an event to the node now, and return its effects."""
+        """Give an event to the node now, and return its effects."""
         if isinstance(event, contract.TimerFired):
             self.timers.pop(event.name, None)
         effects = self.node.handle(self.now_ns, event)
@@ -46,16 +46,16 @@ class Solo:
         return effects
 
     def at(self, now_ns: int) -> Self:
-        """Set the clock, without firing any timer, and return the driver: ``solo.at(5).link_up(1)``."""
+        """Set the clock without firing timers, and return the driver: ``solo.at(5).link_up(1)``."""
         self.now_ns = now_ns
         return self
 
     def start(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
-        """Start the node and tell it of these nodes, each with its topics, or None where they are not disclosed."""
+        """Start the node and tell it these nodes, each with its topics, or None if they are not disclosed."""
         return [*self.give(contract.Started()), *self.meet(known)]
 
     def meet(self, known: Mapping[NodeId, tuple[TopicId, ...] | None]) -> list[Effect]:
-        """Give another answer of the bootstrap service: the nodes that are there now (see ``start``)."""
+        """Give another answer of the bootstrap service: the nodes that are up now, as in ``start``."""
         return self.give(contract.PeerList(Directory(PeerInfo(node, topics) for node, topics in known.items())))
 
     def link_up(self, peer: NodeId, outbound: bool = True) -> list[Effect]:
@@ -67,8 +67,8 @@ class Solo:
 
         Args:
             peer: the other end.
-            reason: why, as the driver would say.
-            retrying: whether the driver tries to open the link again.
+            reason: why it ended, as a driver reports it.
+            retrying: whether the driver redials.
         """
         return self.give(contract.LinkDown(peer, reason, retrying))
 
@@ -76,11 +76,11 @@ class Solo:
         return self.give(contract.FrameReceived(peer, frame))
 
     def fire(self, name: str) -> list[Effect]:
-        """Fire a timer now, whenever it is set for."""
+        """Fire a timer now, whether it is due or not."""
         return self.give(contract.TimerFired(name))
 
     def advance(self, duration_ns: int) -> list[Effect]:
-        """Let time pass, and fire the timers that become due, each at its instant."""
+        """Advance the time, and fire the timers that become due, each at its instant."""
         end_ns, effects = self.now_ns + duration_ns, list[Effect]()
         while due := [(at_ns, name) for name, at_ns in self.timers.items() if at_ns <= end_ns]:
             at_ns, name = min(due)
@@ -90,7 +90,7 @@ class Solo:
         return effects
 
     def sent(self, kind: type[F], to: NodeId | None = None) -> list[tuple[NodeId, F]]:
-        """Return (receiver, frame) of the frames of a kind in ``effects``, or of those to one peer alone."""
+        """Return (receiver, frame) of the frames of a kind in ``effects``, or only of those to one peer."""
         return [(peer, frame) for peer, frame in sends(self.effects) if isinstance(frame, kind) and to in (None, peer)]
 
     def forget(self) -> None:

@@ -11,9 +11,9 @@ Address = int
 
 @dataclass(frozen=True, slots=True)
 class BloomScheme:
-    """How keywords are hashed: each sets exactly ``hashes`` (k) distinct positions out of ``bits`` (m).
+    """The hashing of keywords: each sets exactly ``hashes`` (k) distinct positions out of ``bits`` (m).
 
-    ``key``: peers with the same one, and only these, compute the same positions; empty = none.
+    ``key``: only peers with the same key compute the same positions; empty = no key.
 
     Raises:
         ValueError: unless 1 <= hashes <= bits.
@@ -28,10 +28,9 @@ class BloomScheme:
             raise ValueError(f"hashes ({self.hashes}) must be between 1 and bits ({self.bits})")
 
     def positions(self, keyword: str) -> tuple[int, ...]:
-        """The keyword's k positions, in rising order; position 0 is the first bit of the address.
+        """Return the keyword's k positions, in rising order; position 0 is the first bit of the address.
 
-        They are k draws without replacement from SHA-256 of the key and the keyword, so every peer computes the same
-        ones.
+        They are k draws without replacement from SHA-256 of the key and the keyword, so all peers compute the same.
         """
         name = f"{self.key}/{keyword}" if self.key else keyword
         pool: dict[int, int] = {}  # the exchanges of a Fisher-Yates shuffle of 0 .. m - 1, of which k steps are made
@@ -44,7 +43,7 @@ class BloomScheme:
         return tuple(sorted(drawn))
 
     def address(self, keywords: Iterable[str]) -> Address:
-        """The filter with the positions of all keywords set. Without keywords it is 0."""
+        """Return the filter in which the positions of all keywords are set; 0 without keywords."""
         address = 0
         for keyword in keywords:
             for position in self.positions(keyword):
@@ -52,14 +51,14 @@ class BloomScheme:
         return address
 
     def false_positive_rate(self, attributes: int, lacking: int) -> float:
-        """The probability that a conjunction matches a peer although the peer lacks some of its keywords.
+        """Return the probability that a conjunction matches a peer although the peer lacks some of its keywords.
 
         The formula is exact for positions drawn uniformly: the ``lacking`` keywords set u distinct positions, and all u
         are set by the peer's own keywords.
 
         Args:
-            attributes: how many keywords the peer has.
-            lacking: how many keywords of the conjunction the peer does not have.
+            attributes: the number of keywords of the peer.
+            lacking: the number of keywords of the conjunction that the peer lacks.
         """
         unset = self._uncovered(self.bits, lacking)
         return sum(
@@ -67,7 +66,7 @@ class BloomScheme:
         )
 
     def _uncovered(self, chosen: int, keywords: int) -> list[float]:
-        """The probabilities that 0, 1, ... ``chosen`` of so many fixed positions are unset after the keywords."""
+        """Return the probabilities that 0, 1, ... ``chosen`` of ``chosen`` fixed positions stay unset."""
         chances = [0.0] * chosen + [1.0]
         for _ in range(keywords):
             after = [0.0] * (chosen + 1)

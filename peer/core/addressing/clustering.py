@@ -1,4 +1,4 @@
-"""Divisive clustering of extents by their direction from a peer, which decides where a CAST branches."""
+"""Divisive clustering of extents by their direction from a peer. It determines where a CAST branches."""
 
 from collections.abc import Iterable, Sequence
 from math import hypot, pi
@@ -8,21 +8,21 @@ from peer.core.addressing.extent import Extent
 from peer.core.addressing.geometry import Vector, angle, centre, shortest
 
 SAME = 2.0
-"""Above every cosine."""
+"""A number greater than every cosine."""
 
 
 def cluster(origin: Vector, extents: Iterable[Extent], phi: float) -> tuple[tuple[Extent, ...], ...]:
-    """Divide extents until no two of a cluster differ in direction by more than the branch factor.
+    """Divide extents into clusters in which no two directions differ by more than the branch factor.
 
-    A cluster is divided by its two members that differ most; the others go to the nearer of the two, and to the lower
-    one if both are equally near. An extent at the origin has no direction, and differs from none. The work grows with
-    the third power of the number of extents at worst, so callers bound it (``Target.expand`` has a limit).
+    The two members of a cluster that differ most divide it. The others go to the nearer of the two, or to the lower one
+    if both are equally near. An extent at the origin has no direction, and differs from no other. The work is at most
+    proportional to the third power of the number of extents, so callers bound it (``Target.expand`` has a limit).
 
     Args:
         origin: the peer's point on the surface.
-        extents: what is to be reached; the order does not matter.
-        phi: the branch factor in radians, 0 to 2 pi. From pi on, there is one cluster. Directions are compared to
-            about 1e-7, so with 0, extents of the same direction may be divided, and nearly equal ones not.
+        extents: the extents to reach; their order does not matter.
+        phi: the branch factor in radians, 0 to 2 pi. From pi on, there is one cluster. Directions are compared with an
+            error of about 1e-7. So with 0, extents of the same direction may be divided, and nearly equal ones not.
 
     Returns:
         The clusters, each in rising order, ordered by their first extents.
@@ -31,7 +31,7 @@ def cluster(origin: Vector, extents: Iterable[Extent], phi: float) -> tuple[tupl
         ValueError: if phi is out of its range.
     """
     if not 0.0 <= phi <= 2 * pi:
-        raise ValueError(f"branch factor {phi}: 0 to 2 pi radians are possible")
+        raise ValueError(f"expected a branch factor from 0 to 2 pi radians, got {phi}")
     members = sorted(set(extents))
     if phi >= pi or len(members) < 2:
         return (tuple(members),) if members else ()
@@ -56,7 +56,10 @@ def cluster(origin: Vector, extents: Iterable[Extent], phi: float) -> tuple[tupl
 
 
 def _compare(ways: Sequence[Vector]) -> list[list[float]]:
-    """The cosine of the angle between each two vectors; ``SAME`` for a vector and itself, or one without direction."""
+    """Return the cosine of the angle between each two vectors.
+
+    It is ``SAME`` for a vector and itself, and if a vector has no direction.
+    """
     lengths = [hypot(*way) for way in ways]
     units = [tuple(part / length for part in way) if length else () for way, length in zip(ways, lengths, strict=True)]
     directed = [place for place, unit in enumerate(units) if unit]
@@ -75,8 +78,8 @@ def _compare(ways: Sequence[Vector]) -> list[list[float]]:
 
 
 def _cosines(unit: Vector, units: Sequence[Vector]) -> list[float]:
-    """The cosines of the angles between a vector of length 1 and others."""
-    if len(unit) == 2:  # the usual case, which is most of the time of a CAST
+    """Return the cosines of the angles between a vector of length 1 and others."""
+    if len(unit) == 2:  # the usual case, in which a CAST spends most of its time
         right, down = unit
         return [right * x + down * y for x, y in units]
     return [sum(map(mul, unit, other)) for other in units]

@@ -1,4 +1,4 @@
-"""The expression language: which attributes the receivers of a message have.
+"""The expression language: which attributes the receivers of a message must have.
 
     expression := factor ("&" factor | "|" factor)*
     factor     := attribute | "(" expression ")"
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 
 MAX_LENGTH = 1024
-"""Characters of an expression."""
+"""Most characters of an expression."""
 
 MAX_DEPTH = 32
-"""Parentheses that are open at once."""
+"""Most parentheses that are open at once."""
 
 MAX_TERMS = 64
-"""Terms of an expression's disjunctive form, also of each of its parts."""
+"""Most terms of the disjunctive form of an expression, and of each of its parts."""
 
 Term = frozenset[str]
 """A conjunction: the attributes that a receiver must have."""
@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[a-zA-Z]+|[&|()]")
 
 
 class ExpressionError(ValueError):
-    """An expression is not accepted: the reason, and the position (0 for the first character) where it shows."""
+    """An expression is refused. It has the reason and the position (0 for the first character) of the fault."""
 
     def __init__(self, reason: str, position: int) -> None:
         super().__init__(f"{reason} at position {position}")
@@ -85,8 +85,8 @@ class Or:
 Expression = Attribute | And | Or
 """``matches`` evaluates it for a set of attributes.
 
-``terms`` rewrites it as a disjunction of conjunctions, without those that imply another one. It raises
-``ExpressionError`` if more than ``MAX_TERMS`` remain, also in a part. Positions are those of the text, for errors.
+``terms`` rewrites it as a disjunction of conjunctions, and leaves out conjunctions that imply another one. It raises
+``ExpressionError`` if more than ``MAX_TERMS`` remain, in it or in a part. Positions in the text serve error messages.
 """
 
 
@@ -94,7 +94,7 @@ def parse(text: str) -> Expression:
     """Read an expression.
 
     Raises:
-        ExpressionError: if the text is not of the grammar, or longer or deeper than the bounds.
+        ExpressionError: if the text does not follow the grammar, or exceeds a bound.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"more than {MAX_LENGTH} characters", MAX_LENGTH)
@@ -102,7 +102,7 @@ def parse(text: str) -> Expression:
 
 
 class _Parser:
-    """Recursive descent, one method per rule; the depth of the recursion is bounded by ``MAX_DEPTH``."""
+    """A recursive descent parser with one method per rule. ``MAX_DEPTH`` bounds the depth of the recursion."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -163,7 +163,7 @@ class _Parser:
 
 
 def _minimal(terms: Iterable[Term], position: int) -> frozenset[Term]:
-    """The terms that imply no other one. Each is compared with at most ``MAX_TERMS``, so the work is bounded."""
+    """Return the terms that imply no other one. The work is bounded: each is compared with at most ``MAX_TERMS``."""
     kept: list[Term] = []
     for term in sorted(terms, key=len):
         if not any(other <= term for other in kept):

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 from peer.core.addressing.bloom import Address
 
 MAX_DIMENSIONS = 8
-"""A split has 2**d parts, so d is bounded."""
+"""Most dimensions, since a split has 2**d parts."""
 
 
 class _Fields(NamedTuple):
@@ -18,12 +18,12 @@ class _Fields(NamedTuple):
 
 
 class Extent(_Fields):
-    """A cell, named by the path from the root: ``depth`` digits of ``dimensions`` bits each, the first digit highest.
+    """A cell, given by its path from the root: ``depth`` digits of ``dimensions`` bits each, the first digit highest.
 
     Bit i of a digit (the lowest is bit 0) chooses the half along axis i. In two dimensions, digit 0 is the top left
     quadrant, 1 the top right, 2 the bottom left, 3 the bottom right: axis 0 goes right, axis 1 down.
 
-    Extents are ordered by depth, and those of the same depth by path. They are tuples, since a CAST handles many.
+    Extents are ordered by depth, then by path. They are tuples for speed, since a CAST handles many.
 
     Raises:
         ValueError: if the dimensions are not 1 .. ``MAX_DIMENSIONS``, or the path does not fit the depth.
@@ -33,22 +33,22 @@ class Extent(_Fields):
 
     def __new__(cls, dimensions: int, depth: int = 0, path: int = 0) -> Self:
         if not 1 <= dimensions <= MAX_DIMENSIONS:
-            raise ValueError(f"{dimensions} dimensions: 1 to {MAX_DIMENSIONS} are possible")
+            raise ValueError(f"expected 1 to {MAX_DIMENSIONS} dimensions, got {dimensions}")
         if depth < 0 or path < 0 or path >> (depth * dimensions):
             raise ValueError(f"path {path} does not have {depth} digits of {dimensions} bits")
         return super().__new__(cls, dimensions, depth, path)
 
     @classmethod
     def of_digits(cls, digits: str, dimensions: int) -> "Extent":
-        """The extent named as in the paper, such as ``"303"``; one decimal character per digit.
+        """Return the extent of a path as in the paper, such as ``"303"``: one decimal character per digit.
 
         Raises:
-            ValueError: if a character is no digit of base 2**dimensions.
+            ValueError: if a character is not a digit of base 2**dimensions.
         """
         path = 0
         for character in digits:
             if character not in "0123456789" or int(character) >> dimensions:
-                raise ValueError(f"{character!r} is no digit of base {1 << dimensions}")
+                raise ValueError(f"{character!r} is not a digit of base {1 << dimensions}")
             path = path << dimensions | int(character)
         return cls(dimensions, len(digits), path)
 
@@ -65,7 +65,7 @@ class Extent(_Fields):
         return ("" if self.dimensions <= 3 else ".").join(map(str, self.digits))
 
     def covers(self, other: "Extent") -> bool:
-        """Whether all of the other extent lies in this one. An extent covers itself.
+        """Return whether all of the other extent lies in this one. An extent covers itself.
 
         Raises:
             ValueError: if the other extent has other dimensions.
@@ -75,34 +75,34 @@ class Extent(_Fields):
         return below >= 0 and other.path >> below * self.dimensions == self.path
 
     def overlaps(self, other: "Extent") -> bool:
-        """Whether one of the two covers the other; otherwise they share no inner point."""
+        """Return whether one of the two covers the other. Otherwise they share no inner point."""
         return self.covers(other) or other.covers(self)
 
     def ancestors(self) -> Iterator["Extent"]:
-        """All extents that cover this one, from itself up to the root."""
+        """Yield all extents that cover this one, from itself up to the root."""
         dimensions, depth, path = self
         for up in range(depth + 1):
             yield _make((dimensions, depth - up, path >> up * dimensions))
 
     def parent(self) -> "Extent":
-        """The extent of which this one is a part; not for the whole surface."""
+        """Return the extent of which this one is a part. The whole surface has none."""
         dimensions, depth, path = self
         return _make((dimensions, depth - 1, path >> dimensions))
 
     def split(self) -> tuple["Extent", ...]:
-        """The 2**d parts of the next level, in the order of their digits."""
+        """Return the 2**d parts on the next level, in the order of their digits."""
         dimensions, depth, path = self
         first = path << dimensions
         return tuple([_make((dimensions, depth + 1, first | digit)) for digit in range(1 << dimensions)])
 
     def corner(self) -> tuple[int, ...]:
-        """The lowest coordinate along each axis, in units of the extent's side, 2**-depth."""
+        """Return the lowest coordinate along each axis, in units of the extent's side, 2**-depth."""
         return _corner(self)
 
     def beside(self) -> Iterator["Extent"]:
-        """The extents of the same size that share a face with this one on the torus: two along each axis.
+        """Yield the extents of the same size that share a face with this one on the torus: two along each axis.
 
-        Along an axis on which this extent reaches around the whole torus or half of it, both are the same one.
+        Along an axis in which this extent spans the whole torus or half of it, the two are equal.
         """
         corner, around = self.corner(), (1 << self.depth) - 1
         for axis, low in enumerate(corner):
@@ -110,7 +110,7 @@ class Extent(_Fields):
                 yield self._at((*corner[:axis], low + step & around, *corner[axis + 1 :]))
 
     def _at(self, corner: tuple[int, ...]) -> "Extent":
-        """The extent of the same size with this corner."""
+        """Return the extent of the same size with this corner."""
         path = 0
         for level in reversed(range(self.depth)):
             digit = sum((low >> level & 1) << axis for axis, low in enumerate(corner))
@@ -118,7 +118,9 @@ class Extent(_Fields):
         return _make((self.dimensions, self.depth, path))
 
     def adjacent(self, other: "Extent") -> bool:
-        """Whether the two share part of a face on the torus and do not cover one another. A common corner is no face.
+        """Return whether the two share part of a face on the torus and neither covers the other.
+
+        A common corner is not a face.
 
         Raises:
             ValueError: if the other extent has other dimensions.
@@ -140,7 +142,9 @@ class Extent(_Fields):
         return touching == 1
 
     def touches(self, other: "Extent") -> bool:
-        """Whether the two are adjacent, or one of them covers the other. Surfaces ask it of the same pairs again.
+        """Return whether the two are adjacent, or one of them covers the other.
+
+        The results are cached, since surfaces test the same pairs again and again.
 
         Raises:
             ValueError: if the other extent has other dimensions.
@@ -149,11 +153,11 @@ class Extent(_Fields):
 
     def _check(self, other: "Extent") -> None:
         if self.dimensions != other.dimensions:
-            raise ValueError(f"extents of {self.dimensions} and {other.dimensions} dimensions")
+            raise ValueError(f"expected equal dimensions, got {self.dimensions} and {other.dimensions} dimensions")
 
 
 _make = partial(tuple.__new__, Extent)
-"""An extent of fields that are known to be right."""
+"""Makes an extent of fields that are known to be valid."""
 
 
 @lru_cache(maxsize=1 << 16)
@@ -172,7 +176,7 @@ def _corner(extent: Extent) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AddressSpace:
-    """How addresses of ``bits`` bits lie on a surface of ``dimensions`` dimensions.
+    """The mapping of addresses of ``bits`` bits to a surface of ``dimensions`` dimensions.
 
     Zeros are appended to an address until its length is a multiple of the dimensions.
 
@@ -185,7 +189,7 @@ class AddressSpace:
 
     def __post_init__(self) -> None:
         if self.bits < 1:
-            raise ValueError(f"{self.bits} bits: an address has at least one")
+            raise ValueError(f"expected an address of at least 1 bit, got {self.bits}")
         Extent(self.dimensions)
 
     @property
@@ -199,14 +203,14 @@ class AddressSpace:
         return self.depth * self.dimensions - self.bits
 
     def contains(self, extent: Extent) -> bool:
-        """Whether the extent belongs to this surface and is not smaller than the extent of an address.
+        """Return whether the extent belongs to this surface and is not smaller than the extent of an address.
 
-        Check the extents that other peers send with it: the work of their methods grows with their depth.
+        Use it to check the extents that other peers send, since the work of their methods grows with their depth.
         """
         return extent.dimensions == self.dimensions and extent.depth <= self.depth
 
     def extent(self, address: Address) -> Extent:
-        """The smallest extent of the address.
+        """Return the smallest extent of the address.
 
         Raises:
             ValueError: if the address has more than ``bits`` bits.

@@ -1,7 +1,7 @@
 """Distances and directions on the torus.
 
-Directions are computed with sides of length 1. Distances are whole numbers, in units so small that every centre has
-whole coordinates: routing compares them, and must not depend on rounding.
+For directions, the torus has sides of length 1. Distances are whole numbers, in units so small that every centre has
+whole coordinates, since routing compares distances and must not depend on rounding.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,13 @@ Span = tuple[int, int]
 
 
 def centre(extent: Extent) -> Vector:
-    """The extent's centre, each coordinate between 0 and 1."""
+    """Return the extent's centre, each coordinate between 0 and 1."""
     side = 2.0**-extent.depth
     return tuple((low + 0.5) * side for low in extent.corner())
 
 
 def shortest(origin: Vector, goal: Vector) -> Vector:
-    """The shortest vector from the origin to the goal around the torus; each component is in (-1/2, 1/2].
+    """Return the shortest vector from the origin to the goal around the torus; each component is in (-1/2, 1/2].
 
     If both ways along an axis are equally long, the vector points to the higher coordinate.
     """
@@ -32,16 +32,16 @@ def shortest(origin: Vector, goal: Vector) -> Vector:
 
 
 def distance(extent: Extent, goal: Extent, depth: int) -> tuple[int, int]:
-    """How far an extent is from a goal: between their nearest points, and (to break ties) from the goal's centre.
+    """Return the distances of an extent from a goal (between nearest points) and from the goal's centre, for ties.
 
-    If an extent does not overlap the goal, one of the extents that are adjacent to it is closer by this order, so
-    greedy routing has no local minimum where nodes know all their neighbours: the point of the extent that is nearest
-    to the goal is also in the adjacent extent in the direction of the goal, along an axis in which it is not there yet.
+    If an extent does not overlap the goal, one of its adjacent extents is closer by this order. So greedy routing has
+    no local minimum if nodes know all their neighbours. The reason: the extent's nearest point to the goal is also in
+    the adjacent extent in the direction of the goal, along an axis in which the extent does not reach the goal yet.
 
     Args:
         extent: at most ``depth`` deep.
         goal: at most ``depth`` deep.
-        depth: of the smallest extents of the surface.
+        depth: the depth of the smallest extents of the surface.
 
     Returns:
         Two squared Euclidean distances, in units of 2**-(depth + 1) of the torus's side.
@@ -54,15 +54,15 @@ def distance(extent: Extent, goal: Extent, depth: int) -> tuple[int, int]:
 def nearer(
     extent: Sequence[Span], goals: Iterable[Sequence[Span]], depth: int, best: tuple[float, float]
 ) -> tuple[int, int] | None:
-    """The least of the distances (``distance``) from an extent to some goals, if it is below a known one.
+    """Return the shortest distance (``distance``) from an extent to some goals; None if it is not below a known one.
 
-    Routing spends its time here, so a goal is left as soon as it is known to be too far.
+    Routing spends most of its time here, so the loop leaves a goal as soon as it is known to be too far.
 
     Args:
-        extent: its sides (``spans``).
-        goals: the sides of each.
-        depth: of the smallest extents of the surface.
-        best: the known distance.
+        extent: the sides of the extent (``spans``).
+        goals: the sides of each goal.
+        depth: the depth of the smallest extents of the surface.
+        best: the known distance, in the units of ``distance``.
     """
     around = 1 << depth + 1
     found = None
@@ -91,7 +91,7 @@ def nearer(
 
 
 def angle(first: Vector, second: Vector) -> float:
-    """The angle between two vectors in radians, 0 to pi; 0 if one of them is zero, since it has no direction."""
+    """Return the angle between two vectors in radians, 0 to pi; 0 if one of them is zero and so has no direction."""
     one, other = hypot(*first), hypot(*second)
     if one == 0.0 or other == 0.0:
         return 0.0
@@ -101,6 +101,6 @@ def angle(first: Vector, second: Vector) -> float:
 
 @lru_cache(1 << 16)
 def spans(extent: Extent, depth: int) -> tuple[Span, ...]:
-    """The extent's sides in units of 2**-(depth + 1), in which its centre has whole coordinates."""
+    """Return the extent's sides in units of 2**-(depth + 1), in which its centre has whole coordinates."""
     shift = depth + 1 - extent.depth
     return tuple((low << shift, 1 << shift) for low in extent.corner())

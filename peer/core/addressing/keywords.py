@@ -1,4 +1,4 @@
-"""Keywords of topics: the attributes with which expressions name what nodes subscribe to, and who satisfies them."""
+"""Keywords of topics: the attributes by which expressions name topics, and the nodes that satisfy an expression."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -11,7 +11,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 def keyword(topic: TopicId) -> str:
-    """The keyword of a topic: its number in letters, as columns of a spreadsheet are named (0 is a, 26 is aa)."""
+    """Return the keyword of a topic: its number in letters, like the columns of a spreadsheet (0 is a, 26 is aa)."""
     letters = ""
     left = topic + 1
     while left:
@@ -21,18 +21,18 @@ def keyword(topic: TopicId) -> str:
 
 
 def keywords(topics: Iterable[TopicId]) -> frozenset[str]:
-    """The keywords of some topics: the attributes of a node that subscribes to them."""
+    """Return the keywords of topics: the attributes of a node that subscribes to them."""
     return frozenset(map(keyword, topics))
 
 
 def topic_of(word: str) -> TopicId:
-    """The topic of a keyword.
+    """Return the topic of a keyword.
 
     Raises:
-        ValueError: if it has other characters than lower-case letters, or none.
+        ValueError: if the text is empty, or has other characters than lower-case letters.
     """
     if not word or not set(word) <= set(_LETTERS):
-        raise ValueError(f"{word!r} is no keyword: lower-case letters are possible")
+        raise ValueError(f"{word!r} is not a keyword, which has only lower-case letters")
     topic = 0
     for letter in word:
         topic = topic * len(_LETTERS) + _LETTERS.index(letter) + 1
@@ -40,14 +40,14 @@ def topic_of(word: str) -> TopicId:
 
 
 def check_keywords(text: str, topics: int) -> None:
-    """Refuse an expression with an attribute that is no keyword of a topic.
+    """Raise an exception if an attribute of an expression is not the keyword of a topic.
 
     Args:
         text: the expression.
-        topics: how many topics there are.
+        topics: the number of topics.
 
     Raises:
-        ExpressionError: the text is no expression, or an attribute of it is not the keyword of a topic.
+        ExpressionError: the text is not an expression, or an attribute of it is not the keyword of a topic.
     """
     waiting: list[Expression] = [parse(text)]
     while waiting:
@@ -61,27 +61,28 @@ def check_keywords(text: str, topics: int) -> None:
 
 @lru_cache(maxsize=1 << 14)
 def terms_of_topics(text: str) -> tuple[frozenset[TopicId], ...]:
-    """The terms of an expression as sets of topics: a node satisfies it if it subscribes to all topics of one of them.
+    """Return the terms of an expression as sets of topics. Nodes that subscribe to all topics of a term satisfy it.
 
-    This is what decides for which nodes a message with an expression is. Terms that imply another one are left out.
+    These sets determine which nodes a message with an expression is for. Terms that imply another one are left out.
 
     Raises:
-        ExpressionError: the text is no expression, or has too many terms.
-        ValueError: an attribute is no keyword.
+        ExpressionError: the text is not an expression, or has too many terms.
+        ValueError: an attribute is not a keyword.
     """
     return tuple(sorted((frozenset(map(topic_of, term)) for term in parse(text).terms()), key=sorted))
 
 
 def covering_topics(text: str) -> tuple[TopicId, ...]:
-    """The last topic of each term of an expression, in rising order: a node that satisfies it has one of them.
+    """Return the highest topic of each term of an expression, in rising order.
 
-    Where topics are numbered by their popularity, it is the one with the fewest subscribers.
+    Each node that satisfies the expression subscribes to one of them. If topics are numbered by popularity, they are
+    the topics of each term with the fewest subscribers.
     """
     return tuple(sorted({max(term) for term in terms_of_topics(text)}))
 
 
 def find_members(text: str, subscribers: Mapping[TopicId, Bitset]) -> Bitset:
-    """The nodes that satisfy an expression.
+    """Return the nodes that satisfy an expression.
 
     Args:
         text: the expression.

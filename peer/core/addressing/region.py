@@ -1,4 +1,4 @@
-"""Sets of extents: intersection, difference, neighbours, and what a peer hands over to a newcomer."""
+"""Sets of extents: intersection, difference, neighbours, and the extents that a peer hands over to a newcomer."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ Region = frozenset[Extent]
 
 
 class Cover:
-    """Some extents, with an index of what they cover.
+    """A set of extents with an index of the surface that they cover.
 
     Args:
         extents: of the same dimensions; they need not be disjoint.
@@ -26,7 +26,7 @@ class Cover:
         self._above: set[Extent] | None = None
 
     def covers(self, extent: Extent, strictly: bool = False) -> bool:
-        """Whether one of the extents covers this one; ``strictly``: one that is larger."""
+        """Return whether one of the extents covers this one; ``strictly``: whether a larger one does."""
         dimensions, depth, path = extent
         for above, paths in self._paths.items():
             if above + strictly <= depth and path >> (depth - above) * dimensions in paths:
@@ -34,16 +34,16 @@ class Cover:
         return False
 
     def divides(self, extent: Extent) -> bool:
-        """Whether one of the extents is a smaller part of this one."""
+        """Return whether one of the extents is a smaller part of this one."""
         if self._above is None:
             self._above = {above for each in self.extents for above in each.ancestors() if above != each}
         return extent in self._above
 
     def remove_from(self, extents: Iterable[Extent]) -> Region:
-        """Extents that exactly cover the surface of some disjoint ones that these do not cover.
+        """Return extents that exactly cover the part of some disjoint extents that these do not cover.
 
-        An extent is divided only where part of it is removed, so the result has at most (2**d - 1) * depth extents per
-        removed extent, besides those that were there.
+        An extent is divided only if part of it is removed. So each removed extent adds at most (2**d - 1) * depth
+        extents to the result.
         """
         left = []
         pending = [extent for extent in extents if not self.covers(extent)]
@@ -57,27 +57,27 @@ class Cover:
 
 
 def disjoint(extents: Iterable[Extent]) -> Region:
-    """The same surface without the extents that another one covers."""
+    """Return the extents without those that another one covers."""
     given = Cover(extents)
     return frozenset([extent for extent in given.extents if not given.covers(extent, strictly=True)])
 
 
 def intersection(first: Iterable[Extent], second: Iterable[Extent]) -> Region:
-    """Extents that exactly cover the surface that both sets cover."""
+    """Return extents that exactly cover the surface that both sets cover."""
     one, other = Cover(first), Cover(second)
     return disjoint([e for e in one.extents if other.covers(e)] + [e for e in other.extents if one.covers(e)])
 
 
 def difference(first: Iterable[Extent], second: Iterable[Extent]) -> Region:
-    """Extents that exactly cover the surface of the first set that the second set does not cover.
+    """Return extents that exactly cover the surface of the first set that the second set does not cover.
 
-    See ``Cover.remove_from``.
+    ``Cover.remove_from`` bounds their number.
     """
     return Cover(disjoint(second)).remove_from(disjoint(first))
 
 
 def merge(region: Iterable[Extent]) -> Region:
-    """The largest extents that exactly cover the surface of some disjoint ones."""
+    """Return the largest extents that exactly cover the surface of disjoint extents."""
     levels: dict[int, set[Extent]] = {}
     for extent in region:
         levels.setdefault(extent.depth, set()).add(extent)
@@ -94,16 +94,16 @@ def merge(region: Iterable[Extent]) -> Region:
 
 
 def neighbours(own: Iterable[Extent], others: Iterable[Extent]) -> Region:
-    """Those of the other extents that are adjacent to at least one of the own ones."""
+    """Return the other extents that are adjacent to at least one of the own ones."""
     mine = frozenset(own)
     return frozenset(other for other in others if any(other.adjacent(extent) for extent in mine))
 
 
 def uncovered(own: Iterable[Extent], others: Iterable[Extent]) -> Region:
-    """The surface next to the own extents that neither they nor the others cover: what no known peer manages there.
+    """Return the surface next to the own extents that no known peer manages: neither they nor the others cover it.
 
-    Extents of this surface are as large as those of the own ones that they are next to, or smaller. The work grows with
-    the depth of the others only where they are next to the own extents.
+    Each extent of this surface is at most as large as the own extent that it is next to. The work grows with the depth
+    of the others only next to the own extents.
     """
     mine = frozenset(own)
     known = Cover((*mine, *others))
@@ -122,7 +122,7 @@ def uncovered(own: Iterable[Extent], others: Iterable[Extent]) -> Region:
 
 
 def hand_over(managed: Iterable[Extent], own: Extent, newcomer: Extent) -> tuple[Region, Extent | None]:
-    """Algorithm 2, lines 1 to 16: the largest extent that contains the newcomer's address but not the own one.
+    """Return the largest extent that contains the newcomer's address but not the own one, and the rest (Algorithm 2).
 
     Args:
         managed: the extents that the peer manages, disjoint.
@@ -130,10 +130,12 @@ def hand_over(managed: Iterable[Extent], own: Extent, newcomer: Extent) -> tuple
         newcomer: the smallest extent of the newcomer's address.
 
     Returns:
-        The extents that the peer keeps, and the one that the newcomer gets: ``None`` for a cohabitant.
+        The extents that the peer keeps, and the extent that the newcomer gets: ``None`` for a cohabitant.
 
     Raises:
         ValueError: if the peer does not manage the newcomer's address.
+
+    Source: Algorithm 2, lines 1 to 16.
     """
     kept = frozenset(managed)
     extent = next((extent for extent in kept if extent.covers(newcomer)), None)

@@ -1,4 +1,4 @@
-"""Targets: the addresses and extents where receivers of an expression can be."""
+"""Targets: the addresses and extents that may have receivers of an expression."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -37,13 +37,13 @@ class Target:
 
     @classmethod
     def of(cls, expression: Expression, scheme: BloomScheme, dimensions: int, prefix_bits: int = 0) -> "Target":
-        """The target of an expression: one element per disjunctive term.
+        """Return the target of an expression: one element per disjunctive term.
 
         Args:
-            expression: which attributes receivers have.
-            scheme: of the filters.
-            dimensions: of the surface.
-            prefix_bits: bits of an address before the filter, all of them wildcards.
+            expression: the attributes of receivers.
+            scheme: the scheme of the filters.
+            dimensions: the dimensions of the surface.
+            prefix_bits: the number of bits before the filter in an address, all of them wildcards.
 
         Raises:
             ExpressionError: if the expression has too many disjunctive terms.
@@ -53,26 +53,26 @@ class Target:
         return cls(AddressSpace(prefix_bits + scheme.bits, dimensions), elements)
 
     def matches(self, address: Address) -> bool:
-        """Whether a peer at the address gets the message: it is a receiver or a false positive."""
+        """Return whether a peer at the address gets the message: it is a receiver or a false positive."""
         return any(element & address == element for element in self.elements)
 
     def touches(self, extent: Extent) -> bool:
-        """Whether a matching address lies in the extent."""
+        """Return whether a matching address lies in the extent."""
         return self._look(extent) != NOTHING
 
     def fills(self, extent: Extent) -> bool:
-        """Whether every address in the extent matches the same element, and there is at least one."""
+        """Return whether every address in the extent matches the same element, and there is at least one."""
         return self._look(extent) == ALL
 
     def expand(self, within: Iterable[Extent], limit: int) -> Expansion:
-        """The extents that the target matches, by descending the tree only where it touches the target.
+        """Return the extents that the target matches. It descends the tree only in extents that touch the target.
 
-        Wildcards make the number of extents exponential in their number. So the descent is breadth-first, and an extent
-        whose division would exceed the limit stays whole: the result then covers more than the target, never less. It
+        The number of extents is exponential in the number of wildcards. So the descent is breadth-first, and an extent
+        whose division would exceed the limit stays whole. The result then covers more than the target, never less. It
         takes at most limit * depth divisions.
 
         Args:
-            within: the extents to look into, such as those that a CAST has not explored.
+            within: the extents to search, such as those that a CAST has not explored.
             limit: the largest number of extents; if ``within`` has more, their number.
 
         Raises:
@@ -100,7 +100,7 @@ class Target:
         return Expansion(frozenset(done), exact)
 
     def _look(self, extent: Extent) -> int:
-        """How many of the extent's addresses match: ``NOTHING``, ``SOME`` or ``ALL`` of them, by the same element.
+        """Return ``NOTHING``, ``SOME`` or ``ALL``: how many of the extent's addresses match. ``ALL`` match one element.
 
         At the depth of addresses, an extent has one address, or none if its padding is not zero.
         """
@@ -109,7 +109,7 @@ class Target:
         return self._seek()(extent)
 
     def _seek(self) -> Callable[[Extent], int]:
-        """``_look`` without its check: a CAST looks at thousands of extents."""
+        """Return ``_look`` without its check, for speed: a CAST looks at thousands of extents."""
         padding, total, dimensions = self.space.padding, self.space.depth, self.space.dimensions
         padded = [element << padding for element in self.elements]
         padding_bits = (1 << padding) - 1
@@ -134,7 +134,7 @@ class Target:
 
 
 def permutations(element: Address, bits: int) -> Iterator[Address]:
-    """All addresses that match an element, one after another in rising order: 2 ** (number of unset bits)."""
+    """Yield all addresses that match an element in rising order: 2 ** (number of unset bits)."""
     wildcards = (1 << bits) - 1 & ~element
     chosen = 0
     while True:

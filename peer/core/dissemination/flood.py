@@ -1,4 +1,4 @@
-"""Flooding with a TTL that counts uninterested nodes only."""
+"""Flooding with a TTL that counts relays only."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
@@ -23,11 +23,11 @@ class FloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Flood(Spreading):
-    """Sends every new message on, to all neighbours but the one it came from.
+    """Forwards every new message to all neighbours except the one that it came from.
 
-    A node without interest in any of the message's topics takes one off the TTL; a node with interest leaves it as it
-    is. At TTL 0 a message goes only to neighbours with an interest in it. ``UNLIMITED_TTL`` is never reduced. A message
-    on several topics crosses a link once.
+    A relay, which subscribes to none of the message's topics, reduces the TTL by one; a subscriber does not. At TTL 0 a
+    node forwards a message only to subscribers. ``UNLIMITED_TTL`` is never reduced. A message on several topics crosses
+    a link once.
 
     Source: Topiary section II-A.
     """
@@ -41,7 +41,7 @@ class Flood(Spreading):
 
     @staticmethod
     def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
-        """See ``Part``: where every shared topic is a logical link, or only neighbours with an interest get copies."""
+        """Return whether every shared topic is a logical link, or only subscribers get copies."""
         ttl: object = parameters.get("ttl")
         return told or ttl == 0
 

@@ -1,4 +1,4 @@
-"""Notify and pull: neighbours are told of a message, and each node asks one of those that told it for the message."""
+"""Notify and pull: a node notifies its neighbours of a message. Each of them asks one of its notifiers for the copy."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ CATCH_UP_NS = 1_000_000_000
 """How often a node looks for new receivers of recent messages (ns)."""
 
 MOST_PENDING = 4096
-"""Most messages that a node has asked for and not got."""
+"""Most messages that a node has asked for and not received."""
 
 MOST_PENDING_FROM_ONE = 1024
-"""Most of them that it has asked one neighbour for, so that one that invents messages keeps no others away."""
+"""Most of them from one neighbour, so that a neighbour that invents messages does not keep out those of others."""
 
 MOST_SOURCES = 8
-"""Most neighbours that are remembered as having a message."""
+"""Most neighbours per message that a node remembers as having it."""
 
 MOST_TOPICS = 255
 """Most topics of a message."""
@@ -37,7 +37,7 @@ Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 @register
 class Notify(Frame, frozen=True):
-    """The sender has a message. ``hops``: links that the message has crossed once the receiver has it."""
+    """The sender has a message. ``hops``: the links that the message will have crossed when the receiver has it."""
 
     kind: ClassVar[int] = 17
     message_id: Number
@@ -47,7 +47,7 @@ class Notify(Frame, frozen=True):
 
 @register
 class Pull(Frame, frozen=True):
-    """The receiver is to send the message."""
+    """The sender asks the receiver for the message."""
 
     kind: ClassVar[int] = 18
     message_id: Number
@@ -68,7 +68,7 @@ class NotifyPullParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Pending:
-    """A message that a node has asked for: whom it asked, since when, and who else has it."""
+    """A message that a node has asked for: the neighbour that it asked, when, and other neighbours that have it."""
 
     __slots__ = ("asked_ns", "source", "sources")
 
@@ -79,7 +79,7 @@ class Pending:
 
 
 class Recent:
-    """A message that is passed on to new receivers until an instant, and the neighbours that have it or know of it."""
+    """A message that a node forwards to new receivers until an instant, and the neighbours that have or know it."""
 
     __slots__ = ("copy", "told", "until_ns")
 
@@ -90,14 +90,14 @@ class Recent:
 
 
 class NotifyPull(Spreading):
-    """Passes each new message on to the neighbours to which the overlay forwards its topics.
+    """Forwards each new message to the neighbours to which the overlay forwards its topics.
 
-    With ``pull``, a node notifies them once it has the message. A neighbour that lacks it asks the first node that
-    notified it, and the next one if that one does not answer in time or is lost. So each node receives each message
-    once. With ``push``, they get copies instead.
+    With ``pull``, a node notifies these neighbours once it has the message. A neighbour that lacks it asks the first
+    node that notified it, and the next one if that one does not answer in time or its link ends. So each node receives
+    each message once. With ``push``, the neighbours get copies at once.
 
-    Nodes that join, and gateways and paths that are replaced, may divide the subscribers of a topic for a few rounds.
-    With ``catch_up_s`` (ours), a message crosses to the other part once the two are connected again.
+    Joins, and replacements of gateways and paths, may divide the subscribers of a topic for a few rounds. With
+    ``catch_up_s`` (ours), a message reaches the other part once the two are connected again.
 
     Source: Vitis section III-C.
     """
@@ -117,7 +117,7 @@ class NotifyPull(Spreading):
 
     @staticmethod
     def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
-        """See ``Part``."""
+        """Return whether the first copy waits for a request."""
         return bool(parameters.get("spreading", "pull") == "pull")
 
     def send_own(self, turn: Turn, copy: Data) -> None:
@@ -141,7 +141,7 @@ class NotifyPull(Spreading):
             self._note_told(peer, copy.message_id)
 
     def _pass_on(self, turn: Turn, source: NodeId | None, copy: Data) -> None:
-        """Pass a message on to all but its source."""
+        """Forward a message to all its receivers except its source."""
         receivers = [peer for peer in self._receivers(copy.topics) if peer != source]
         if self._pulls:
             self._stored.put(copy.message_id, copy, len(copy.payload))
@@ -211,7 +211,7 @@ class NotifyPull(Spreading):
             self._ask_others(turn)
 
     def _ask_others(self, turn: Turn) -> None:
-        """Ask another neighbour for what did not come in time."""
+        """Ask another neighbour for the messages that did not arrive in time."""
         for identifier in [each for each, pending in self._pending.items() if self._is_late(turn, pending)]:
             self._ask_next(turn, identifier)
         if self._pending:
@@ -221,12 +221,12 @@ class NotifyPull(Spreading):
     # -------------------------------------------------------------------------------------------- later receivers
 
     def _note_told(self, peer: NodeId, identifier: MessageId) -> None:
-        """A neighbour knows of a message."""
+        """Note that a neighbour knows of a message."""
         if (recent := self._recent.get(identifier)) is not None:
             recent.told.add(peer)
 
     def _catch_up(self, turn: Turn) -> None:
-        """Pass recent messages on to neighbours that have become their receivers."""
+        """Forward recent messages to neighbours that have become their receivers."""
         for identifier, recent in list(self._recent.items()):
             if recent.until_ns <= turn.now_ns:
                 self._recent.forget(identifier)
@@ -244,7 +244,7 @@ class NotifyPull(Spreading):
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         for recent in self._recent.values():
-            recent.told.discard(peer)  # its next instance knows nothing
+            recent.told.discard(peer)  # its next instance does not know the message
         for identifier in [each for each, pending in self._pending.items() if pending.source == peer]:
             self._ask_next(turn, identifier)
 

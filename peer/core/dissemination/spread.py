@@ -1,4 +1,4 @@
-"""What all disseminations that flood have in common: every message is delivered once, and every copy is traced."""
+"""The common part of disseminations that flood: a node delivers every message once and traces every copy."""
 
 from collections import deque
 from typing import ClassVar
@@ -8,18 +8,18 @@ from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.parts import Part, State, Turn
 
 MOST_HOPS = 255
-"""A header's hop count has eight bits: a message that has come so far stays at the highest."""
+"""The highest hop count, since a header has eight bits for it. Further hops are not counted."""
 
 
 class Spreading(Part):
-    """Remembers which messages it has seen and delivers first copies; subclasses say who gets the next copies.
+    """Remembers the latest messages and delivers first copies. Subclasses choose the receivers of the next copies.
 
     Attributes:
-        seen: the latest messages, each with the topics under which it was seen.
+        seen: the latest messages, each with the topics under which the node has seen it.
 
     Args:
-        state: the node's.
-        seen_messages: how many of the latest messages are remembered.
+        state: the node's state.
+        seen_messages: the number of latest messages to remember.
     """
 
     frames: ClassVar[tuple[type[Frame], ...]] = (Data,)
@@ -28,11 +28,11 @@ class Spreading(Part):
     def __init__(self, state: State, seen_messages: int) -> None:
         super().__init__(state)
         self.seen: dict[MessageId, tuple[TopicId, ...]] = {}
-        self._order: deque[MessageId] = deque()  # a dict's oldest key is behind the places of all that were deleted
+        self._order: deque[MessageId] = deque()  # finding a dict's oldest key passes the places of all deleted keys
         self._seen_messages = seen_messages
 
     def publish(self, turn: Turn, publication: Publish) -> None:
-        """Deliver a message of this node's own where this node subscribes, and send it to others."""
+        """Deliver this node's own message if it subscribes to one of its topics, and send it to other nodes."""
         identifier, topics, payload = publication.message_id, publication.topics, publication.payload
         turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
         if identifier in self.seen:
@@ -44,13 +44,14 @@ class Spreading(Part):
         self.send_own(turn, Data(identifier, topics, 1, UNLIMITED_TTL, payload))
 
     def send_own(self, turn: Turn, copy: Data) -> None:
-        """Send a message that begins here."""
+        """Send a message that this node published."""
         raise NotImplementedError
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Take a copy. One of this node's own message that it has not published is forged, or an earlier instance's.
+        """Take a copy. Refuse it if it claims to be this node's own message, but this node has not published it.
 
-        Ids are predictable. If the copy were taken, the node would later not publish its own message of that id.
+        Such a copy is forged, or an earlier instance published it. Ids are predictable: if the node took the copy, it
+        would later not publish its own message with that id.
         """
         assert isinstance(frame, Data)
         if frame.message_id not in self.seen and publisher_of(frame.message_id) == self.state.node:
@@ -59,14 +60,25 @@ class Spreading(Part):
             self.receive_copy(turn, peer, frame)
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        """Deliver the copy or not, and send it to others."""
+        """Deliver the copy if it is due, and send it to other nodes.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour that sent it.
+            copy: the copy.
+        """
         raise NotImplementedError
 
     def take(self, turn: Turn, peer: NodeId, copy: Data) -> tuple[TopicId, ...] | None:
-        """Deliver a first copy, or note it as relayed; note any other as a duplicate.
+        """Deliver a first copy, or trace it as relayed. Trace any other copy as a duplicate.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour that sent it.
+            copy: the copy.
 
         Returns:
-            The topics remembered with the message; None where it is new.
+            The topics remembered with the message; None if it is new.
         """
         before = self.seen.get(copy.message_id)
         if before is not None:
@@ -79,7 +91,7 @@ class Spreading(Part):
         return before
 
     def remember(self, identifier: MessageId, topics: tuple[TopicId, ...]) -> None:
-        """A message was seen, under these topics in all."""
+        """Remember a message, with all topics under which the node has seen it."""
         seen = self.seen
         known = len(seen)
         seen[identifier] = topics

@@ -1,4 +1,4 @@
-"""Flooding along topic-induced links: a message goes only to neighbours that want it."""
+"""Flooding along topic-induced links: a node forwards a message only on the links of its topics."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -25,19 +25,20 @@ class TopicFloodParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class TopicFlood(Spreading):
-    """Sends a message on along the links of its topics.
+    """Forwards a message along the links of its topics.
 
-    Which topics go on to a neighbour is in ``Neighbour.forwards``. ``whole`` copies go on by the first one alone, along
-    the links of any of their topics, also from nodes that take part in some of them only: a message on several topics
-    crosses a link once each way at most. Where copies bear only the topics that their link carries, the publisher sends
-    one over each link; where a later copy brings a topic of the node's own that it has not passed on yet, it goes on
-    under that topic alone. To the application the message is not new then.
+    ``Neighbour.forwards`` has the topics that a node forwards to a neighbour. With ``whole``, a node forwards only the
+    first copy of a message, along the links of any of its topics, even if the node takes part in only some of them. So
+    a message on several topics crosses a link at most once in each direction. Without ``whole``, a copy has only the
+    topics that its link carries, and the publisher sends one copy over each link. If a later copy has a topic of the
+    node's own that the node has not forwarded yet, the node forwards the message under that topic alone. For the
+    application, the message is not new then.
 
-    Topics on which the sender may not send (``State.admits``) are taken off a copy first, and a copy without any other
-    is refused. What is remembered of a message is at most the node's own topics and those of its own publication.
+    A node first removes the topics on which the sender may not send (``State.admits``) from a copy. It refuses a copy
+    without any other topic. With a message it remembers at most its own topics and those of its own publication.
 
     Attributes:
-        whole: see ``TopicFloodParameters``.
+        whole: the parameter of this name in ``TopicFloodParameters``.
 
     Source: our choice for overlays whose papers leave dissemination open (SpiderCast, StAN section 2).
     """
@@ -51,7 +52,7 @@ class TopicFlood(Spreading):
 
     @staticmethod
     def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
-        """See ``Part``: unless whole copies bear more topics than their link carries."""
+        """Return whether copies never have more topics than their link carries."""
         return not (several and parameters.get("whole"))
 
     def send_own(self, turn: Turn, copy: Data) -> None:
@@ -81,6 +82,6 @@ class TopicFlood(Spreading):
             if peer == source or neighbour.forwards.isdisjoint(topics):
                 continue
             carried = topics if self.whole else tuple(topic for topic in topics if topic in neighbour.forwards)
-            if last is None or last.topics != carried:  # equal copies are one value, which is encoded once
+            if last is None or last.topics != carried:  # equal copies are one object, which is encoded once
                 last = Data(copy.message_id, carried, hops, UNLIMITED_TTL, copy.payload)
             turn.send(peer, last)

@@ -1,4 +1,4 @@
-"""Cyclon: views of fixed size that nodes shuffle in pairs, the oldest entry's node being asked each time."""
+"""Cyclon: views of fixed size that nodes shuffle in pairs. Each time, a node asks the node of its oldest entry."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
@@ -13,7 +13,7 @@ from peer.core.parts import State, Turn
 
 @register
 class CyclonShuffle(GossipFrame, frozen=True):
-    """Entries to swap, the sender's own first. Ages count the exchanges that their holders began."""
+    """Entries to swap, the sender's own first. An age counts the exchanges that the holders of the entry began."""
 
     kind: ClassVar[int] = 50
 
@@ -35,10 +35,12 @@ class CyclonParameters(GossipParameters, forbid_unknown_fields=True, frozen=True
 
 
 class Cyclon(GossipMembership):
-    """Enhanced shuffling: ask the node of the oldest entry, swap random entries, keep what one gave if there is room.
+    """Enhanced shuffling: a node swaps random entries with the node of its oldest entry.
 
-    The asked node's entry is gone from the view as soon as it is asked, so a dead node's entries vanish one by one as
-    their holders ask it; the swap conserves the other entries, which balances in-degrees.
+    It keeps the entries that it gave as long as there is room for them.
+
+    A node removes the entry of the node that it asks, so the entries of a failed node vanish one by one as their
+    holders ask it. The swap conserves the other entries, which balances in-degrees.
 
     Source: Voulgaris, Gavidia, van Steen: CYCLON, Journal of Network and Systems Management 13(2), 2005, section 3.2.
     """
@@ -59,11 +61,11 @@ class Cyclon(GossipMembership):
         return self._length
 
     def clock(self, turn: Turn) -> int:
-        """The exchanges begun so far: entries of the view age by one with each (step 1)."""
+        """Return the number of exchanges begun so far: each adds one to the ages of the view's entries (step 1)."""
         return self._rounds
 
     def next_partner(self, turn: Turn) -> NodeId:
-        """Take the oldest entry out of the view (steps 1 to 3)."""
+        """Remove the oldest entry from the view and return its node (steps 1 to 3)."""
         self._rounds += 1
         oldest = min(self.view, key=lambda node: self.view[node].since)
         del self.view[oldest]
@@ -71,7 +73,7 @@ class Cyclon(GossipMembership):
         return oldest
 
     def offer(self, turn: Turn) -> tuple[Descriptor, ...]:
-        """This node's own entry and random others (steps 2 to 4)."""
+        """Return this node's own entry and random other entries (steps 2 to 4)."""
         self._given = self._sample(self._length - 1)
         return (self.describe_self(), *self.describe(turn, self._given))
 
@@ -82,14 +84,20 @@ class Cyclon(GossipMembership):
         return answer
 
     def conclude(self, turn: Turn, entries: tuple[Descriptor, ...]) -> None:
-        """Take the entries in place of those given (steps 6 and 7)."""
+        """Take the received entries in place of the given ones (steps 6 and 7)."""
         self._take(turn, entries, self._given)
 
     def _sample(self, count: int) -> list[NodeId]:
         return self.draws.sample(list(self.view), min(count, len(self.view)))
 
     def _take(self, turn: Turn, entries: Iterable[Descriptor], given: Iterable[NodeId]) -> None:
-        """Fill empty places first, then those of entries given; entries of known nodes are dropped."""
+        """Take received entries into empty places first, then in place of given entries. Drop entries of known nodes.
+
+        Args:
+            turn: the present turn.
+            entries: the received entries.
+            given: the nodes of the entries that this node gave.
+        """
         view, now = self.view, self.clock(turn)
         leaving = iter(given)
         for descriptor in entries:

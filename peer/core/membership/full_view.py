@@ -1,4 +1,4 @@
-"""The full view: every node that the bootstrap service named last."""
+"""The full view: all nodes in the latest answer of the bootstrap service."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from peer.core.parts import Part, State, Turn
 
 
 class FullView(Part):
-    """Takes the bootstrap service's last answer for the truth."""
+    """Knows the nodes in the latest answer of the bootstrap service."""
 
     def __init__(self, state: State, parameters: Struct) -> None:
         super().__init__(state)

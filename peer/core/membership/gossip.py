@@ -1,7 +1,7 @@
-"""Gossip between pairs of nodes: what Cyclon and Newscast have in common.
+"""Gossip between pairs of nodes: the common part of Cyclon and Newscast.
 
-Every period a node tells one node of its view of some others and gets some in return. The two protocols differ in whom
-they ask, what they tell, and whom they keep.
+In every period, a node sends some entries to one node of its view and gets some entries in return. The two protocols
+differ in which node they ask, which entries they send, and which entries they keep.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ from peer.core.randomness import substream
 ROUND = "membership/round"
 SECOND_NS = 1_000_000_000
 HIGHEST_NODE = 1 << 20
-"""A larger number is no node's: a view's bitset stays below 128 KiB whatever others claim."""
+"""No node has a larger number, so that a view's bitset stays below 128 KiB whatever others claim."""
 
 
 class Descriptor(Struct, frozen=True, array_like=True, gc=False):
-    """What is told of a node: how old the news is, on the protocol's clock, and its interest where it is disclosed."""
+    """What an exchange tells about a node: the age of the entry on the protocol's clock, and disclosed interests."""
 
     node: Annotated[int, Meta(ge=0, lt=HIGHEST_NODE)]
     age: Annotated[int, Meta(ge=0, lt=2**53)]
@@ -40,7 +40,7 @@ class GossipFrame(Frame, frozen=True):
 
 
 class Entry(NamedTuple):
-    """A node of a view. ``since``: the instant of the news on this node's clock, which falls with the news' age."""
+    """A node of a view. ``since``: the instant on this node's clock at which the entry had age 0."""
 
     since: int
     topics: tuple[TopicId, ...] | None
@@ -56,19 +56,19 @@ class GossipParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class GossipMembership(Part):
-    """A view that changes by exchanges over links borrowed for them.
+    """A view that changes by exchanges over borrowed links.
 
-    An exchange uses the link that there is to the partner, or borrows one for as long as it takes; the part that
-    answers never opens or closes any. Where the other side, unknowing, closes the link that an exchange uses, the
-    exchange begins again over a link of this node's own.
+    An exchange uses the existing link to the partner, or borrows one until it ends. The node that answers never opens
+    or closes a link. If the other side closes the link during an exchange because it does not know of it, the exchange
+    begins again over a link that this node borrows.
 
-    The bootstrap service is asked only by a node whose view is empty. Entries carry interests where that service
-    discloses them, and are otherwise mute about them.
+    A node uses the bootstrap service's answer only while its view is empty. Entries contain interests only if that
+    service discloses them.
 
-    Subclasses say what ``clock`` ages go by and which partner, entries and merge they want.
+    Subclasses define the ``clock`` of ages, the choice of partners and entries, and the merge.
 
     Attributes:
-        partner: the node with which an exchange of this node's own is under way; None = no exchange.
+        partner: the node of the exchange that this node began; None = no exchange.
     """
 
     borrows = True
@@ -89,41 +89,41 @@ class GossipMembership(Part):
         self._known: Bitset | None = None
         self._subscribers: dict[TopicId, Bitset] | None = None
 
-    # ------------------------------------------------------------------------------------ what a protocol decides
+    # ------------------------------------------------------------------------------------ decisions of a protocol
 
     def clock(self, turn: Turn) -> int:
-        """The present, in units of age."""
+        """Return the present instant in units of age."""
         raise NotImplementedError
 
     def next_partner(self, turn: Turn) -> NodeId:
-        """Whom to begin an exchange with; the view is not empty."""
+        """Return the node to begin an exchange with. The view is not empty."""
         raise NotImplementedError
 
     def offer(self, turn: Turn) -> tuple[Descriptor, ...]:
-        """What to tell the partner of an exchange that begins."""
+        """Return the entries to send to the partner when an exchange begins."""
         raise NotImplementedError
 
     def answer(self, turn: Turn, entries: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
-        """Take what a node tells, and say what to tell it in return."""
+        """Take the entries of a node that began an exchange, and return the entries for it."""
         raise NotImplementedError
 
     def conclude(self, turn: Turn, entries: tuple[Descriptor, ...]) -> None:
-        """Take what the partner told in return."""
+        """Take the entries that the partner returned."""
         raise NotImplementedError
 
     def fail(self, turn: Turn, partner: NodeId) -> None:
-        """The exchange came to nothing."""
+        """Handle the failure of an exchange with a partner."""
 
     @property
     def most_entries(self) -> int:
         """The length of the longest offer or answer."""
         raise NotImplementedError
 
-    # ------------------------------------------------------------------------------------------ what an overlay asks
+    # ------------------------------------------------------------------------------------------ for the overlay
 
     @property
     def known(self) -> Bitset:
-        """See ``Membership``: the view."""
+        """The nodes of the view."""
         if self._known is None:
             self._known = bitset(self.view)
         return self._known
@@ -148,7 +148,7 @@ class GossipMembership(Part):
         return tuple([Descriptor(node, max(now - view[node].since, 0), view[node].topics) for node in nodes])
 
     def describe_self(self) -> Descriptor:
-        """What to tell of this node: news."""
+        """Return this node's own entry, of age 0."""
         disclosed = self._directory.discloses(self.state.node)
         return Descriptor(self.state.node, 0, tuple(sorted(self.state.topics)) if disclosed else None)
 
@@ -156,7 +156,7 @@ class GossipMembership(Part):
         self._known = self._subscribers = None
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Keep the answer for the case that nobody else is known."""
+        """Keep the answer, and use it if the view is empty."""
         self._directory = directory
         self._bootstrap(turn)
 
@@ -175,7 +175,7 @@ class GossipMembership(Part):
     # ---------------------------------------------------------------------------------------------- the exchanges
 
     def start(self, turn: Turn) -> None:
-        """Begin at an instant of one's own within the first period, so that exchanges spread over time."""
+        """Begin at a random instant within the first period, so that the exchanges of all nodes spread over time."""
         turn.set_timer(ROUND, turn.now_ns + self.draws.randrange(self._period_ns))
 
     def fire(self, turn: Turn, name: str) -> None:
@@ -188,7 +188,7 @@ class GossipMembership(Part):
             self._reach(turn)
 
     def _reach(self, turn: Turn) -> None:
-        """Ask the partner as soon as there is a link to it."""
+        """Ask the partner, or borrow a link to it first."""
         assert self.partner is not None, "there is an exchange"
         self._asked = self.state.is_linked(self.partner)
         if self._asked:
@@ -209,7 +209,7 @@ class GossipMembership(Part):
             self._reach(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Begin again, once, where the link was there and closed under the exchange; else the exchange has failed."""
+        """Begin the exchange again, once, if its link ended during the exchange. Otherwise note its failure."""
         if peer != self.partner:
             return
         interrupted, self._asked = self._asked, False

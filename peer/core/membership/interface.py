@@ -1,4 +1,4 @@
-"""What an overlay asks of the membership part."""
+"""The interface of the membership part for overlays."""
 
 from typing import Protocol
 
@@ -7,17 +7,17 @@ from peer.core.contract import NodeId, TopicId
 
 
 class Membership(Protocol):
-    """A view of the network, which may be another one at the next event."""
+    """A view of the network. Each event may change it."""
 
     @property
     def known(self) -> Bitset:
-        """The nodes one may connect to, never this one."""
+        """The nodes that this node may connect to, without itself."""
         ...
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
-        """What a node is said to subscribe to; empty when nothing is said."""
+        """Return the topics that a node subscribes to, as far as they are disclosed."""
         ...
 
     def subscribers(self, topic: TopicId) -> Bitset:
-        """The known nodes that are said to subscribe to a topic."""
+        """Return the known nodes that subscribe to a topic, as far as they disclose it."""
         ...

@@ -1,4 +1,4 @@
-"""Newscast: every exchange leaves both nodes with the freshest news of what the two knew."""
+"""Newscast: after every exchange, both nodes have the freshest entries of both."""
 
 from typing import Annotated, ClassVar
 
@@ -14,14 +14,14 @@ MICROSECOND_NS = 1000
 
 @register
 class NewscastNews(GossipFrame, frozen=True):
-    """The sender's cache and itself. Ages are in us, at the instant of sending."""
+    """The sender's cache and its own entry. Ages are in us, at the instant of sending."""
 
     kind: ClassVar[int] = 54
 
 
 @register
 class NewscastReply(GossipFrame, frozen=True):
-    """The same in return."""
+    """The same as an answer."""
 
     kind: ClassVar[int] = 55
 
@@ -34,11 +34,12 @@ class NewscastParameters(GossipParameters, forbid_unknown_fields=True, frozen=Tr
 
 
 class Newscast(GossipMembership):
-    """Exchange whole caches with a random node of one's own; keep the freshest entry of each node, and the freshest c.
+    """Exchanges of whole caches with a random node of the cache. A node keeps the freshest c entries of distinct nodes.
 
-    Ages travel instead of instants, so that nodes need no common clock; an entry seems fresher by the time that it was
-    under way. Fresher news outlive those of the dead, but only where the network is larger than the cache. So (ours) a
-    node that could not be reached is dropped at once, and news of it from before that are not believed.
+    Frames contain ages instead of instants, so that nodes need no common clock. An entry seems fresher than it is by
+    the time that its frame was in flight. Entries of failed nodes grow old and give way to fresher ones, but only if
+    the network is larger than the cache. So (ours) a node drops a node that it could not reach at once, and ignores
+    entries of it from before.
 
     Source: Jelasity, Kowalczyk, van Steen: Newscast Computing, Vrije Universiteit Amsterdam IR-CS-006, 2003, section 2;
     Jelasity et al.: Gossip-based peer sampling, ACM TOCS 25(3), 2007, section 2.5.
@@ -67,7 +68,7 @@ class Newscast(GossipMembership):
         return (self.describe_self(), *self.describe(turn, self.view))
 
     def answer(self, turn: Turn, entries: tuple[Descriptor, ...]) -> tuple[Descriptor, ...]:
-        """Tell what was known before, and learn."""
+        """Return the entries from before the exchange, and merge the received ones."""
         answer = self.offer(turn)
         self._merge(turn, entries)
         return answer
@@ -76,7 +77,7 @@ class Newscast(GossipMembership):
         self._merge(turn, entries)
 
     def fail(self, turn: Turn, partner: NodeId) -> None:
-        """Forget who could not be reached; remember so of as many as there are in a cache."""
+        """Drop a node that could not be reached. Remember at most as many such nodes as a cache has entries."""
         self._unreached.pop(partner, None)
         self._unreached[partner] = self.clock(turn)
         if len(self._unreached) > self.size:
@@ -85,7 +86,7 @@ class Newscast(GossipMembership):
             self.changed()
 
     def _merge(self, turn: Turn, entries: tuple[Descriptor, ...]) -> None:
-        """The freshest entry of each node, and of these the freshest; of equally fresh ones those known before."""
+        """Keep the freshest entry of each node, and the freshest of these; of equally fresh ones, the earlier known."""
         now, merged = self.clock(turn), self.view
         for descriptor in entries:
             node, since = descriptor.node, now - descriptor.age

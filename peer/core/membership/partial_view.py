@@ -1,4 +1,4 @@
-"""The partial view: a fixed share of all nodes, drawn uniformly."""
+"""The partial view: a fixed share of all nodes, drawn uniformly at random."""
 
 import hashlib
 from typing import Annotated
@@ -23,11 +23,11 @@ class PartialParameters(Struct, forbid_unknown_fields=True, frozen=True):
 class PartialView(FullView):
     """Knows the share ``known_ratio`` of the nodes that the bootstrap service names.
 
-    From the first answer a subset of exactly that share is drawn, uniformly. A node that a later answer names for the
-    first time enters with the probability ``known_ratio``, by a hash of the seed and both nodes. Nobody is judged
-    twice, so a node that leaves and returns is known as before, and views do not drift.
+    It draws a subset of exactly that share uniformly from the first answer. A node that a later answer names for the
+    first time enters with the probability ``known_ratio``, by a hash of the seed and both nodes. That decision is made
+    once per node: a node that leaves and returns is in the view if it was before, so that views do not drift.
 
-    Two bitsets a node are all it takes (2.6 kB in a network of 10,000); the directory is shared.
+    The view of a node takes two bitsets (2.6 kB in a network of 10,000 nodes). All nodes share the directory.
 
     Source: SpiderCast section 3.7.
     """
@@ -41,7 +41,7 @@ class PartialView(FullView):
         self._judged: Bitset = 1 << state.node
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Judge those who are new, and know the chosen ones of those who are there."""
+        """Decide on new nodes. The view then has the chosen nodes that are in the directory."""
         newcomers = directory.nodes & ~self._judged
         if self._judged == 1 << self.state.node:
             self._chosen = self._draw(newcomers)
@@ -52,7 +52,7 @@ class PartialView(FullView):
         self._known &= self._chosen
 
     def topics_of(self, node: NodeId) -> frozenset[TopicId]:
-        """See ``Membership``; nothing is known of those who were not chosen."""
+        """Return the topics that a node subscribes to; none for nodes that were not chosen."""
         return super().topics_of(node) if self._known >> node & 1 else NOTHING
 
     def _draw(self, nodes: Bitset) -> Bitset:

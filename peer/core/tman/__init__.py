@@ -1,1 +1,1 @@
-"""T-Man: nodes exchange routing tables and keep the neighbours that they prefer, here with a navigable ring."""
+"""T-Man with a navigable ring: nodes exchange routing tables and keep the neighbours that they prefer."""

@@ -1,21 +1,21 @@
-"""What each node knows at first in a run whose routing tables begin converged.
+"""The nodes that each node knows at the start of a run whose routing tables begin converged.
 
-T-Man finds the nodes that a node would choose from all nodes, given enough rounds. A run that measures the overlay at
-rest may begin there: the plan names to each node those that it would find, and the node itself chooses from them.
+Given enough rounds, T-Man finds the nodes that a node would choose from all nodes. A run that measures the overlay at
+rest may begin in that state: the plan names the nodes that each node would find, and the node chooses from them.
 """
 
 from peer.core.identifiers import NodeId
 from peer.core.ring import MASK, SPACE, RingOrder
 
 STEPS = 96
-"""Distances at which a node knows another one, from a whole turn of the ring to that of its neighbours: with 10,000
-nodes each is 10 % longer than the next, within the tolerance of small-world links."""
+"""Number of distances at which a node knows another node, from the whole ring down to the distance of its neighbours.
+With 10,000 nodes each is 10 % longer than the next, which is within the tolerance of small-world links."""
 
 
 def find_ring_contacts(nodes: int) -> list[tuple[NodeId, ...]]:
-    """Return, for each of the nodes 0 .. ``nodes`` - 1, those on the ring that it would choose some links from.
+    """Return, for each of the nodes 0 .. ``nodes`` - 1, the nodes from which it chooses its links on the ring.
 
-    These are its successor and predecessor, and the nodes closest to ``STEPS`` distances that grow by a factor.
+    These are its successor and predecessor, and the nodes closest to ``STEPS`` distances in a geometric sequence.
     """
     order = RingOrder(range(nodes))
     reaches = [int(SPACE * nodes ** -(step / STEPS)) & MASK for step in range(1, STEPS + 1)]

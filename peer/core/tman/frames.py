@@ -1,4 +1,4 @@
-"""The frames of T-Man: routing tables that are exchanged, profiles, and links that are released."""
+"""The frames of T-Man: exchanges of routing tables, profiles, and releases of links."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
@@ -18,9 +18,10 @@ _set_bytes = PerSet(count_set_bytes)
 
 
 class Contact(Struct, frozen=True, array_like=True, gc=False):
-    """What is told of a node: its age, and its subscriptions.
+    """An entry of an exchange: a node, its age, and its subscriptions.
 
-    ``age``: rounds since the teller, or one before it, heard from it; 0 for random nodes, which peer sampling names.
+    ``age``: rounds since the sender, or a node that told the sender, received a profile from the node; 0 for random
+    nodes from peer sampling.
     """
 
     node: NodeNumber
@@ -37,7 +38,7 @@ class Exchange(Frame, frozen=True):
         return ((contact.node, contact.topics) for contact in self.contacts)
 
     def count_body_bytes(self) -> int:
-        """Add up the contacts: an array of three in an array, in the array of the frame's fields."""
+        """Count the contacts: each is an array of three in an array, in the array of the frame's fields."""
         contacts = self.contacts
         return (
             1
@@ -65,7 +66,7 @@ class TManReply(Exchange, frozen=True):
 
 @register
 class TManRelease(Frame, frozen=True):
-    """The receiver is not in the sender's routing table: it retires the link unless the sender is in its own."""
+    """The receiver is not in the sender's routing table. It retires the link unless its own table has the sender."""
 
     kind: ClassVar[int] = 112
 

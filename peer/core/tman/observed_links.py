@@ -1,10 +1,10 @@
-"""The logical links of neighbours that tell each other their topics by profiles, on the wire."""
+"""The logical links of neighbours that tell each other their topics by profiles, as an observer sees them."""
 
 from peer.core.observed_links import SharedTopics
 from peer.core.tman.frames import Profile
 
 
 class ProfileTopics(SharedTopics):
-    """The topics that the latest profiles of both ends name."""
+    """The topics that are in the latest profiles of both ends."""
 
     frames = (Profile,)

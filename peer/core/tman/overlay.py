@@ -1,4 +1,4 @@
-"""The part of an overlay that T-Man makes: rounds, exchanges, ages and links. Subclasses choose the neighbours."""
+"""The common part of overlays with T-Man: rounds, exchanges, ages and links. Subclasses choose the neighbours."""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
@@ -25,16 +25,16 @@ SAMPLES = 20
 """Most random nodes that one side adds to an exchange."""
 
 MOST_LISTED = 1000
-"""Nodes of a view up to which samples are drawn from a list of them."""
+"""The largest view from which samples are drawn by a list of its nodes."""
 
 RETIRED_ROUNDS = HANDOVER_ROUNDS + 1
 """Rounds for which a link that neither end needs stays open; the other end may learn of it one round late."""
 
 MOST_CONTACTS = 128
-"""Most entries of an exchange; a larger routing table sends a random part of itself."""
+"""Most entries of an exchange. A node with a larger routing table sends a random part of it."""
 
 MOST_TOPICS = 8192
-"""Most topics of a node, in a profile or as others tell."""
+"""Most topics of a node in a profile or an exchange."""
 
 Topics = frozenset[TopicId]
 NOTHING: Topics = frozenset()
@@ -44,31 +44,34 @@ MOST_EXCHANGED_TOPICS = 1 << 16
 """Most topics of all entries of an exchange, added up, so that its frame has fewer bytes than a frame may have."""
 
 share: PerSet[Topics] = PerSet(lambda topics: topics)
-"""One set for all that are equal."""
+"""Returns one set for all equal sets."""
 
 
 class TMan(Part):
     """Keeps a routing table by gossip, and a link to each node in it.
 
-    In each round, at an instant of its own, a node removes neighbours that were silent, exchanges its table with one
-    neighbour from it, opens links to new entries and releases those that left the table, and sends its profile over
-    all links, whichever side opened them. A neighbour's age is the number of rounds since its latest profile; in an
-    exchange, ages are told.
+    In each round, a node removes silent neighbours, exchanges its table with one neighbour from it, opens links to new
+    entries and releases links to nodes that left the table. It sends its profile over all links, whichever side opened
+    them. The rounds of a node begin at an instant of its own. A neighbour's age is the number of rounds since its
+    latest profile. Exchanges contain ages.
 
-    A link that neither end's table needs is retired: no more profiles go over it, and it is closed after
-    ``RETIRED_ROUNDS``. Until then messages do go over it, so that none is lost while other links replace it.
+    A link that neither end's table needs is retired: the ends send no more profiles over it, and close it after
+    ``RETIRED_ROUNDS``. Until then they send messages over it, so that no message is lost while other links replace it.
 
-    A node whose link failed, or that was silent, is no candidate for twice the age limit: by then, other nodes have
-    removed it too.
+    A node whose link failed, or that was silent, is not a candidate for twice the age limit. By then, other nodes have
+    removed it, too.
 
     Args:
-        contacts: nodes that this one knows at first.
+        state: the node's state.
+        membership: the peer sampling service.
+        parameters: the period and the age limit.
+        contacts: nodes that this node knows at the start.
 
     Attributes:
-        table: the routing table: each node in it with its topics, as it or others told them.
+        table: the routing table: each node in it with its topics, as the node or others reported them.
         told: each neighbour that sent a profile, with its topics.
-        retired: the neighbours whose links are retired, each with the round since when, and its topics.
-        round: number of the present round.
+        retired: the neighbours with retired links, each with the round in which its link was retired, and its topics.
+        round: the number of the present round.
 
     Source: Vitis section III-A and III-D, Algorithms 1-3, 6 and 7; Jelasity, Montresor, Babaoglu: T-Man (Computer
     Networks 53(13), 2009).
@@ -100,50 +103,50 @@ class TMan(Part):
         self._sampled: tuple[Contact, ...] = ()
         self._merged: dict[NodeId, Topics] | None = None
 
-    # ----------------------------------------------------------------------------------- what a protocol decides
+    # ----------------------------------------------------------------------------------- decisions of a protocol
 
     def select(self, pool: Mapping[NodeId, Topics]) -> Iterable[NodeId]:
-        """Return the new routing table's nodes from all nodes that this one knows (Algorithm 4)."""
+        """Return the nodes of the new routing table, chosen from all nodes that this node knows (Algorithm 4)."""
         raise NotImplementedError
 
     def narrow(self, candidates: Mapping[NodeId, Topics]) -> dict[NodeId, Topics]:
-        """Return the nodes that ``select`` may choose if they are added to the latest pool."""
+        """Return the candidates that ``select`` may choose if they are added to the latest pool."""
         raise NotImplementedError
 
     def make_profile(self, turn: Turn) -> Frame:
-        """Return what to send to all neighbours in this round (Algorithm 6, line 2)."""
+        """Return the frame to send to all neighbours in this round (Algorithm 6, line 2)."""
         raise NotImplementedError
 
     def introduce(self, turn: Turn) -> Frame:
-        """Return what to send to a neighbour whose link came up within a round."""
+        """Return the frame to send to a neighbour whose link came up during a round."""
         raise NotImplementedError
 
     def refresh(self, turn: Turn) -> None:
-        """End a round: the profile has been sent."""
+        """End a round, after the profile was sent."""
 
     def forget(self, turn: Turn, peer: NodeId) -> None:
-        """A neighbour is gone."""
+        """Forget a neighbour whose link ended."""
 
     def restore(self) -> None:
-        """Nodes that were lost are candidates again."""
+        """Make lost nodes candidates again."""
 
     def retire(self, turn: Turn, peer: NodeId) -> None:
-        """A link is retired: only messages use it."""
+        """Note that a link is retired: it carries only messages now."""
 
     def resume(self, peer: NodeId) -> None:
-        """A retired link is needed again; the neighbour's profile follows."""
+        """Note that a retired link is needed again. The neighbour's profile follows."""
 
     def relink(self, turn: Turn, peer: NodeId) -> None:
-        """The topics of a neighbour, or of this node, are not those of before."""
+        """Update the topics of a link after the topics of the neighbour or of this node changed."""
 
     # --------------------------------------------------------------------------------------------------- rounds
 
     def start(self, turn: Turn) -> None:
-        """Begin at an instant of one's own within the first period, so that rounds spread over time."""
+        """Begin at a random instant within the first period, so that the rounds of all nodes spread over time."""
         turn.set_timer(ROUND, turn.now_ns + 1 + self.draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Fill an empty routing table (Algorithm 1, line 3), also from the contacts that are up."""
+        """Fill an empty routing table (Algorithm 1, line 3), also with the contacts that are up."""
         if not self.table:
             known = directory.nodes
             self._merge([Contact(node, 0, directory.topics_of(node)) for node in self._contacts if known >> node & 1])
@@ -172,7 +175,7 @@ class TMan(Part):
         if over := [peer for peer, until in self._lost.items() if until <= self.round]:
             for peer in over:
                 del self._lost[peer]
-            self._merged = None  # they may be among the samples
+            self._merged = None  # the samples may include them
             self.restore()
         return removed
 
@@ -185,7 +188,7 @@ class TMan(Part):
     # ------------------------------------------------------------------------------------------------- exchanges
 
     def _begin_exchange(self, turn: Turn) -> None:
-        """Ask a neighbour from the table, drawn uniformly; without one, take what the peer sampling service has."""
+        """Ask a neighbour from the table, drawn uniformly. If there is none, use the peer sampling service."""
         linked = [peer for peer in self.table if peer in self.state.neighbours]
         if linked:
             self._partner = self.draws.choice(linked)
@@ -195,7 +198,7 @@ class TMan(Part):
             self._merge(())
 
     def _describe(self) -> tuple[Contact, ...]:
-        """Return what an exchange tells: the samples, then the routing table."""
+        """Return the entries of an exchange: the samples, then the routing table."""
         now, heard = self.round, self._heard
         self._sample()
         table = [*self.table.items()]
@@ -219,7 +222,7 @@ class TMan(Part):
         return self._samples
 
     def _draw(self, known: Bitset) -> Iterable[NodeId]:
-        """Draw samples: from a list of a small view, without one from a view of most nodes."""
+        """Draw samples: with a list of the nodes if the view is of medium size, otherwise without one."""
         count = known.bit_count()
         if count <= SAMPLES or count > MOST_LISTED:
             return members(sample(known, SAMPLES, self.draws))
@@ -239,7 +242,7 @@ class TMan(Part):
             turn.send(peer, TManRelease())  # the other end retires it, too, unless it needs it again
 
     def _take_exchange(self, turn: Turn, peer: NodeId, frame: Exchange) -> None:
-        """Answer a request with what was known before, and merge (Algorithm 3); merge a reply (Algorithm 2)."""
+        """Answer a request with the present table, then merge it (Algorithm 3); merge a reply (Algorithm 2)."""
         reason = self._fault(frame.contacts)
         if reason is None and isinstance(frame, TManReply) and peer != self._partner:
             reason = "unasked"
@@ -262,9 +265,9 @@ class TMan(Part):
         return None
 
     def _merge(self, contacts: Iterable[Contact]) -> None:
-        """Select the new routing table from the old one, all neighbours, random nodes and what an exchange told.
+        """Select the new routing table from the old one, all neighbours, random nodes and received contacts.
 
-        Nothing is selected if no node that is not in the pool already would be chosen.
+        It selects nothing if it would choose no node outside the latest pool.
         """
         age_limit = self._age_limit
         recent = [(contact.node, contact.topics) for contact in contacts if contact.age < age_limit]
@@ -279,7 +282,7 @@ class TMan(Part):
             self.adopt({**self.table, **self.told, **fresh}, ages)
 
     def find_strangers(self, nodes: Iterable[tuple[NodeId, Topics]]) -> dict[NodeId, Topics]:
-        """Return those nodes, with their topics, that are candidates although they are not in the pool yet."""
+        """Return the candidates among these nodes that are not in the pool yet, with their topics."""
         table, told, lost, own = self.table, self.told, self._lost, self.state.node
         return {
             node: topics
@@ -288,7 +291,7 @@ class TMan(Part):
         }
 
     def adopt(self, pool: Mapping[NodeId, Topics], ages: Mapping[NodeId, int]) -> None:
-        """Replace the routing table by a selection from the pool; entries that have no age are new."""
+        """Replace the routing table by a selection from the pool. Entries without an age are new."""
         table, heard, now = self.table, self._heard, self.round
         self.table = {node: share[pool[node]] for node in self.select(pool)}
         for node in self.table:
@@ -301,7 +304,13 @@ class TMan(Part):
     # ----------------------------------------------------------------------------------------------------- links
 
     def hear(self, turn: Turn, peer: NodeId, topics: Topics) -> None:
-        """A profile came: the neighbour is fresh (Algorithm 7)."""
+        """Note that a neighbour's profile arrived (Algorithm 7).
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour.
+            topics: the topics in its profile.
+        """
         self._heard[peer] = self.round
         if peer in self.retired:
             del self.retired[peer]
@@ -325,7 +334,7 @@ class TMan(Part):
                 turn.disconnect(peer, RELEASED)
 
     def _open(self, turn: Turn, peer: NodeId) -> None:
-        """Need the link to a node of the table. If it is retired, its profile follows when this node's has come."""
+        """Open the link to a node of the table, or keep it. If it is retired, profiles of both ends resume it."""
         if peer not in self._opened:
             self._opened[peer] = None
             turn.connect(peer)
@@ -333,7 +342,7 @@ class TMan(Part):
                 self.write(peer, outbound=True)
 
     def _align_links(self, turn: Turn) -> list[NodeId]:
-        """Open links to the table's nodes; release the others that this node opened, and return them."""
+        """Open links to the table's nodes. Release the other links that this node opened, and return their nodes."""
         neighbours, table = self.state.neighbours, self.table
         for peer in table:
             self._open(turn, peer)
@@ -356,8 +365,9 @@ class TMan(Part):
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
         """Remove a neighbour whose link broke, that left, or that cannot be reached.
 
-        One that closed the link for another reason is up, and may not have known that this node needs it, as when it
-        had only borrowed the link. If the table has it, the link is opened again in the next round.
+        A neighbour that closed the link for another reason is up. It may not have known that this node needs the link,
+        for example if it had only borrowed the link. If the table has the neighbour, this node redials in the next
+        round.
         """
         self.told.pop(peer, None)
         self.retired.pop(peer, None)

@@ -19,10 +19,10 @@ class RingParameters(TManParameters, forbid_unknown_fields=True, frozen=True):
     """Routing tables with a navigable ring."""
 
     start: Literal["random", "converged"] = "random"
-    """What a node knows at first. ``random``: what the bootstrap service and peer sampling name. ``converged``: also
-    the nodes that rounds would find, for runs that measure the overlay at rest: those next to it on the ring, some at
-    every distance, and those of the highest utility. It chooses its neighbours from them itself, and instances that
-    start later know the same ones."""
+    """The nodes that a node knows at the start. ``random``: those that the bootstrap service and peer sampling name.
+    ``converged``: also those that rounds would find, for runs that measure the overlay at rest: its neighbours on the
+    ring, some nodes at every distance, and those with the highest utility. The node chooses its neighbours from them
+    itself. Later instances know the same nodes."""
 
     nodes: Annotated[int, Meta(ge=2)] | None = None
     """Number of nodes from which small-world distances are drawn; without it, each node estimates it from its distance

@@ -1,4 +1,4 @@
-"""Overlays with relay paths over T-Man's navigable ring: which topics go on over which link."""
+"""Overlays with relay paths over T-Man's navigable ring: which topics a node forwards over which link."""
 
 from collections.abc import Iterable
 
@@ -14,12 +14,12 @@ from peer.core.tman.selection import SmallWorld
 
 
 class RelayingOverlay(TMan):
-    """Forwards the topics of its relay paths along them, and others as a subclass says.
+    """Forwards topics along relay paths, and to the neighbours that a subclass chooses.
 
-    Messages on a topic go on to both ends of each of its relay paths, except to the node that they came from. A node
-    that is no longer the gateway of a topic keeps its path for ``HANDOVER_ROUNDS``, since the next gateway's may not be
-    there yet. A node that publishes on a topic for which it has no receivers becomes a gateway of it for as many rounds
-    as a silent neighbour is kept.
+    A node forwards messages on a topic in both directions of each of its relay paths, except to the node that they came
+    from. A node that stops being the gateway of a topic keeps its path for ``HANDOVER_ROUNDS``, since the next
+    gateway's path may not exist yet. A node that publishes on a topic for which it has no receivers becomes a gateway
+    of it for as many rounds as it keeps a silent neighbour.
 
     Attributes:
         world: chooses the ring and small-world neighbours.
@@ -49,7 +49,7 @@ class RelayingOverlay(TMan):
         raise NotImplementedError
 
     def clustered(self, topic: TopicId) -> Iterable[NodeId]:
-        """Return the neighbours to which messages on a topic go on besides those on relay paths."""
+        """Return the neighbours to which this node forwards a topic besides those on relay paths."""
         return ()
 
     def refresh(self, turn: Turn) -> None:
@@ -61,18 +61,18 @@ class RelayingOverlay(TMan):
         self.relays.refresh(turn, (*self._serves, *self._published))
 
     def publish(self, turn: Turn, publication: Publish) -> None:
-        """Become a gateway of topics that no gateway is known to serve."""
+        """Become a gateway of the message's topics for which this node knows no gateway."""
         for topic in publication.topics:
             if topic in self._published or not self.is_served(topic):
                 self._published[topic] = self.round + self._age_limit
                 self.ask_for_relays(turn, (topic,))
 
     def is_served(self, topic: TopicId) -> bool:
-        """Whether messages on a topic that begin here reach a gateway."""
+        """Return whether messages that this node publishes on a topic reach a gateway."""
         return bool(self.state.receivers(topic))
 
     def ask_for_relays(self, turn: Turn, topics: Iterable[TopicId]) -> None:
-        """Become a gateway of further topics at once."""
+        """Become a gateway of more topics at once."""
         self.relays.request(turn, topics)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
@@ -84,7 +84,7 @@ class RelayingOverlay(TMan):
                 self.take_hints(frame.ring)
 
     def take_hints(self, ring: tuple[NodeId, ...]) -> None:
-        """Select again if a neighbour's ring neighbour would be one of this node's."""
+        """Select again if a neighbour's ring neighbour should be one of this node's."""
         closer = [(node, NOTHING) for node in ring if self.state.may_be_node(node) and self.world.is_between(node)]
         fresh = self.find_strangers(closer)
         if fresh:
@@ -104,6 +104,6 @@ class RelayingOverlay(TMan):
         self.relays.link_down(turn, peer)
 
     def _direct(self, topic: TopicId) -> tuple[NodeId, ...]:
-        """Return the neighbours to which messages on a topic go on."""
+        """Return the neighbours to which this node forwards messages on a topic."""
         retired = [peer for peer, (_, topics) in self.retired.items() if topic in topics]
         return tuple(dict.fromkeys((*self.clustered(topic), *self.relays.receivers(topic), *retired)))

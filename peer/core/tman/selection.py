@@ -9,30 +9,30 @@ from peer.core.identifiers import NodeId
 from peer.core.ring import MASK, SPACE, Key, RingOrder, distance, node_key
 
 RING_LINKS = 2
-"""Predecessor and successor."""
+"""The number of links to predecessor and successor."""
 
 TOLERANCE = 1 / 8
-"""Largest error of a long link's distance, relative to the drawn one, with which the link stays."""
+"""Largest error of a long link's distance, relative to the drawn distance, at which the node keeps the link."""
 
 
 class SmallWorld:
     """Chooses successor, predecessor and small-world neighbours from the nodes that a node knows.
 
-    Each long link has a clockwise distance that is drawn once, from the harmonic distribution: the probability of a
-    distance is inversely proportional to it. The link goes to the known node closest to the point at that distance.
-    It stays while its distance differs from the drawn one by at most ``TOLERANCE`` of that, even if closer nodes become
-    known: links that move without need cut relay paths.
+    Each long link has a clockwise distance that is drawn once from the harmonic distribution: the probability of a
+    distance is inversely proportional to it. The link goes to the known node closest to the point at that distance. It
+    stays while its distance differs from the drawn one by at most ``TOLERANCE`` of the latter, even if the node learns
+    of closer nodes. Links that move without need would cut relay paths.
 
     Args:
         node: this node.
         long_links: number of small-world neighbours besides successor and predecessor.
-        draws: for the distances.
-        nodes: the number of nodes, if it is known.
+        draws: the generator for the distances.
+        nodes: the number of nodes; None = estimate it.
 
     Attributes:
-        ring: successor and predecessor as chosen last; empty before that.
+        ring: successor and predecessor of the latest choice; empty before the first.
         distances: the clockwise distances of the long links, for the latest number of nodes.
-        edges: where the arcs begin and end, rising, in which another node would change the choice.
+        edges: the ends of the arcs in which another node would change the choice, in rising order.
 
     Source: Manku, Bawa, Raghavan: Symphony (USITS 2003), sections 3.1 and 3.3 (estimate); Vitis section III-A1.
     """
@@ -51,7 +51,7 @@ class SmallWorld:
         self.ring: tuple[NodeId, ...] = ()
 
     def choose(self, known: RingOrder) -> dict[NodeId, None]:
-        """Return successor, predecessor and small-world neighbours, in this order; fewer if fewer nodes are known."""
+        """Choose successor, predecessor and small-world neighbours, in this order; fewer if fewer nodes are known."""
         if not known.nodes:
             return {}
         successor, predecessor = self.ring = known.neighbours(self._key)
@@ -77,18 +77,18 @@ class SmallWorld:
         return chosen
 
     def would_choose(self, node: NodeId) -> bool:
-        """Whether another node that becomes known may change the choice, judged by its place on the ring."""
+        """Return whether knowing another node may change the choice, by the node's place on the ring."""
         return bisect_right(self.edges, node_key(node)) & 1 == 1
 
     def is_between(self, node: NodeId) -> bool:
-        """Whether another node is closer on the ring than successor or predecessor."""
+        """Return whether another node is closer on the ring than successor or predecessor."""
         start, length = self._arc
         return 0 < (node_key(node) - start) & MASK < length
 
     def _draw_distances(self, successor: NodeId, predecessor: NodeId) -> tuple[int, ...]:
         """Return the clockwise distances of the long links: the ring times N ** (u - 1), for N nodes.
 
-        Without a configured number, the two ring segments next to this node give an estimate, a power of two.
+        Without a configured N, the two ring segments next to this node give an estimate of it, a power of two.
         """
         network = self._nodes
         if network is None:
@@ -101,7 +101,7 @@ class SmallWorld:
 
 
 def _outline(arcs: Iterable[tuple[Key, int]]) -> list[Key]:
-    """Return the edges of the union of arcs (start, length), rising: a key is inside after an odd number of edges."""
+    """Return the edges of the union of arcs (start, length), in rising order. A key after an odd number is inside."""
     spans: list[tuple[int, int]] = []
     for start, length in arcs:
         end = start + length

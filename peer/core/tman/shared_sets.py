@@ -1,4 +1,4 @@
-"""Results that depend on a set of topics, for all nodes of a process that know the same set."""
+"""Results of functions of a set of topics, shared by all nodes of a process."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -9,17 +9,17 @@ Topics = frozenset[TopicId]
 Result = TypeVar("Result")
 
 MOST_TOPICS = 2_000_000
-"""Most topics of all sets that are kept for one function, added up: some 100 MiB."""
+"""Most topics in all sets that are kept for one function: about 100 MiB."""
 
 
 class PerSet(dict[Topics, Result]):
-    """A function of a set of topics that keeps its results; it is called by subscription.
+    """A function of a set of topics that keeps its results. Call it as ``results[topics]``.
 
-    The neighbours of a node, and the nodes of a simulation, ask for the same few sets again and again. Sets that remote
-    nodes invent are forgotten, with all others, before they take too much memory.
+    The neighbours of a node, and the nodes of a simulation, use the same few sets again and again. All results are
+    forgotten when the sets take too much memory, since remote nodes may invent sets.
 
     Args:
-        function: gives a set's result.
+        function: computes the result of a set.
         size: the memory that a set and its result take, in topics: about 50 bytes each.
     """
 

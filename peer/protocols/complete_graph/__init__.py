@@ -1,7 +1,7 @@
 """The complete overlay: a link between any two nodes.
 
-Of two nodes the one with the lower number opens the link. Every message reaches every subscriber directly, at the price
-of n - 1 links per node: the reference for delays, for small networks.
+The node with the lower number opens the link. Every message reaches every subscriber directly, but each node needs
+n - 1 links. It is the reference for delays in small networks.
 """
 
 from peer.protocols.complete_graph.overlay import CompleteGraph

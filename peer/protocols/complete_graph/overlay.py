@@ -8,9 +8,9 @@ from peer.core.parts import NoParameters, Part, State, Turn
 
 
 class CompleteGraph(Part):
-    """Opens a link to every candidate with a higher number: of two nodes the lower one opens.
+    """Opens a link to every candidate with a higher number.
 
-    It keeps all links, so it retries failed ones itself: ``OutgoingLinks`` would draw among the candidates.
+    It keeps all links, so it redials failed ones itself: ``OutgoingLinks`` would draw from the candidates.
     """
 
     def __init__(self, state: State, membership: Membership, parameters: NoParameters) -> None:
@@ -24,7 +24,7 @@ class CompleteGraph(Part):
                 turn.connect(peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Try a node again, after a while, when the driver no longer does."""
+        """Redial a node after a pause if the driver does not."""
         if peer > self.state.node and not retrying:
             self._failed[peer] = None
             turn.set_timer(REFILL, turn.now_ns + REFILL_NS)

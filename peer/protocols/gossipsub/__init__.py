@@ -1,11 +1,11 @@
-"""GossipSub: topic meshes on top of ambient connections, repaired by gossip and guarded by scores.
+"""GossipSub: topic meshes on top of ambient connections, with gossip for repair and scores for protection.
 
-The overlay (``mesh``) holds the specification's peering state: connections, meshes, fanout, scores and the heartbeat.
-The ``router`` extends it by messages, the message cache and gossip, and so fills the roles of overlay and
-dissemination. A mesh alone carries the messages of another dissemination.
+The overlay (``mesh``) has the specification's peering state: connections, meshes, fanout, scores and the heartbeat.
+The ``router`` adds messages, the message cache and gossip, and so fills the roles of overlay and dissemination. A mesh
+also works with another dissemination.
 
-``BOUNDED`` is another protocol: GossipSub as the Topiary paper compares itself with, which has a bounded number of
-links and no meshes (``bounded``).
+``BOUNDED`` is another protocol: the GossipSub that the Topiary paper compares itself with, which has a bounded number
+of links and no meshes (``bounded``).
 
 Source: libp2p specifications, pubsub/gossipsub/gossipsub-v1.0.md and gossipsub-v1.1.md; docs/protocols/gossipsub.md.
 """
@@ -18,7 +18,7 @@ from peer.protocols.gossipsub.router import Router
 
 
 def _forget(parameters: GossipsubParameters) -> Forgetting:
-    """A late copy waits for the last heartbeat that announces it."""
+    """Return when nodes forget a message. The latest copy waits for the last heartbeat that announces it."""
     announced_s = parameters.mcache_gossip * parameters.heartbeat_interval_s
     return Forgetting("seen_ttl_s", parameters.seen_ttl_s, announced_s)
 

@@ -1,4 +1,4 @@
-"""GossipSub as the Topiary paper compares itself with: the degree bound shared out among the topics."""
+"""The GossipSub that the Topiary paper compares itself with: the topics share a bounded degree."""
 
 from typing import Annotated
 
@@ -20,12 +20,12 @@ class GossipsubBoundedParameters(RandomParameters, forbid_unknown_fields=True, f
 
 
 class BoundedGossipsub(RandomGraph):
-    """Deals its outgoing links to its topics in turn, each to a subscriber drawn uniformly.
+    """Assigns its outgoing links to its topics in turn, each to a subscriber drawn uniformly.
 
-    The topics come in a random order, and each gets one link before any gets a second: with fewer links than topics,
-    some topics get none. Once no topic has a subscriber left, the remaining links go to nodes drawn uniformly, so that
-    the degree is that of the other baselines. A link carries every topic that its ends share, as all links in the
-    paper's network model do. The paper says only: "Nodes equally distribute their outgoing degree to each of their
+    The topics are in a random order, and each gets one link before any gets a second one. With fewer links than topics,
+    some topics get none. If no topic has a subscriber left, the remaining links go to nodes drawn uniformly, so that
+    the degree is the same as in the other baselines. A link carries every topic that its ends share, like all links in
+    the paper's network model. The paper says only: "Nodes equally distribute their outgoing degree to each of their
     interested [topics] to enable at least one connections to that topic"; the rest is our reading.
 
     Source: Topiary section V-A (Baselines) and II-A.
@@ -39,7 +39,7 @@ class BoundedGossipsub(RandomGraph):
         self.links = OutgoingLinks(state, membership, parameters.degree, self._next_slot, looks_again=False)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Links that serve no topic of this node are dealt again."""
+        """Assign the links again that serve no topic of this node."""
         self._deal_again(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
@@ -52,7 +52,10 @@ class BoundedGossipsub(RandomGraph):
         self.links.fill(turn)
 
     def _next_slot(self, fresh: Bitset) -> tuple[Bitset, TopicId | None]:
-        """The fresh subscribers of the topic with the fewest links that has any, and the topic; else all of them."""
+        """Return the fresh subscribers of the topic with the fewest links, and the topic; or all fresh nodes and None.
+
+        Topics without fresh subscribers do not count.
+        """
         slots = dict.fromkeys(sorted(self.state.topics), 0)
         for topic in self.links.chosen.values():
             if topic in slots:

@@ -1,4 +1,4 @@
-"""What a node remembers of messages: those it can still send, and those that it has seen.
+"""The messages that a node remembers: those that it can still send, and those that it has seen.
 
 Source: gossipsub v1.0, Message Cache.
 """
@@ -12,11 +12,11 @@ from peer.core.frames import Data
 
 
 class MessageCache:
-    """The messages of the last heartbeats, in windows of one heartbeat each, without those for which there is no room.
+    """The messages of the last heartbeats, as far as there is room, in windows of one heartbeat each.
 
     Args:
-        windows: how many are kept (``mcache_len``).
-        advertised: how many of the latest are advertised (``mcache_gossip``).
+        windows: the number of windows that are kept (``mcache_len``).
+        advertised: the number of latest windows that are advertised (``mcache_gossip``).
     """
 
     def __init__(self, windows: int, advertised: int) -> None:
@@ -31,11 +31,20 @@ class MessageCache:
             self._windows[0].append(copy.message_id)
 
     def get(self, message_id: MessageId) -> Data | None:
-        """The copy, None where it is no longer kept."""
+        """Return the copy; None if it is not kept."""
         return self._copies.get(message_id)
 
     def get_for_peer(self, message_id: MessageId, peer: NodeId, limit: int) -> Data | None:
-        """The copy for a peer that asks; None where it is no longer kept, or the peer got it ``limit`` times."""
+        """Return the copy for a peer that asks.
+
+        Args:
+            message_id: the message.
+            peer: the peer.
+            limit: how often the peer may get the message.
+
+        Returns:
+            None if the message is not kept, or the peer got it ``limit`` times.
+        """
         copy = self._copies.get(message_id)
         if copy is None:
             return None
@@ -46,7 +55,7 @@ class MessageCache:
         return copy
 
     def advertisable(self) -> dict[TopicId, list[MessageId]]:
-        """The messages to advertise, by topic, the latest window first."""
+        """Return the messages to advertise, by topic, the latest window first."""
         found: dict[TopicId, list[MessageId]] = {}
         for window in list(self._windows)[: self._advertised]:
             for message_id in window:
@@ -64,7 +73,7 @@ class MessageCache:
 
 
 class SeenCache:
-    """The messages that arrived first within the last ``ttl_ns``, by the instant at which they did."""
+    """The messages whose first copy arrived within the last ``ttl_ns``, with the instant of the arrival."""
 
     def __init__(self, ttl_ns: int) -> None:
         self._ttl_ns = ttl_ns
@@ -77,7 +86,7 @@ class SeenCache:
         self._first_ns[message_id] = now_ns
 
     def first_ns(self, message_id: MessageId) -> int:
-        """When a message that was seen came first."""
+        """Return the instant at which the first copy of a seen message arrived (ns)."""
         return self._first_ns[message_id]
 
     def expire(self, now_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""Ambient discovery: the connections over which meshes are woven."""
+"""Ambient discovery: the connections from which meshes take their links."""
 
 from collections.abc import Iterable
 
@@ -11,10 +11,10 @@ from peer.core.randomness import substream
 
 
 class Connections:
-    """Links to nodes drawn uniformly, and further ones that meshes need or that peers name. None is closed again.
+    """Links to nodes drawn uniformly, and more that meshes need or that peers name. The node closes none of them.
 
-    The specification leaves discovery to the environment. Nodes that a peer names (peer exchange) are taken where the
-    membership knows them: there are no signed peer records.
+    The specification leaves discovery to the environment. The node accepts nodes that a peer names (peer exchange) if
+    the membership knows them, since there are no signed peer records.
 
     Attributes:
         ambient: the links to nodes drawn uniformly.
@@ -30,13 +30,25 @@ class Connections:
         self._asked: dict[NodeId, None] = {}
 
     def link_down(self, turn: Turn, peer: NodeId, retrying: bool) -> None:
-        """A link is gone, or the attempts at one were given up."""
+        """Handle the end of a link, or of the attempts to open one.
+
+        Args:
+            turn: the present turn.
+            peer: the node at the other end.
+            retrying: whether the driver redials.
+        """
         if not retrying:
             self._asked.pop(peer, None)
         self.ambient.link_down(turn, peer, retrying)
 
     def seek(self, turn: Turn, topic: TopicId, wanted: int) -> None:
-        """Open links to known subscribers of a topic until ``wanted`` of them are linked or being linked."""
+        """Open links to known subscribers of a topic until ``wanted`` of them have a link or an attempt at one.
+
+        Args:
+            turn: the present turn.
+            topic: the topic.
+            wanted: the number of subscribers.
+        """
         subscribers = self._membership.subscribers(topic)
         linked = bitset(self._state.neighbours) | bitset(self._asked)
         fresh = subscribers & ~linked & ~(1 << self._state.node)
@@ -46,7 +58,13 @@ class Connections:
             self._ask(turn, peer)
 
     def follow(self, turn: Turn, named: tuple[NodeId, ...], limit: int) -> None:
-        """Connect to nodes that a peer named, at most ``limit`` of them."""
+        """Connect to at most ``limit`` of the nodes that a peer named.
+
+        Args:
+            turn: the present turn.
+            named: the nodes.
+            limit: the largest number.
+        """
         fresh = [
             peer
             for peer in dict.fromkeys(named)
@@ -56,7 +74,7 @@ class Connections:
             self._ask(turn, peer)
 
     def keep(self, turn: Turn, peers: Iterable[NodeId]) -> None:
-        """Connect to those of the peers to which there is no link."""
+        """Connect to the peers without a link."""
         for peer in peers:
             if peer not in self._state.neighbours and self._membership.known >> peer & 1:
                 self._ask(turn, peer)

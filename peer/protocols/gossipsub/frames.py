@@ -1,6 +1,6 @@
-"""GossipSub's control messages. What concerns one peer at one instant travels in one frame of each kind.
+"""GossipSub's control messages. A node sends at most one frame of each kind per peer and instant.
 
-Control messages are not piggybacked on data frames, so that a report can tell control bytes from payload.
+Control messages are not piggybacked on data frames, so that reports can distinguish control bytes from payload.
 """
 
 from typing import Annotated, ClassVar
@@ -16,8 +16,8 @@ Natural = Annotated[int, Meta(ge=0)]
 class Pruned(Struct, frozen=True, array_like=True):
     """One topic of a ``Prune``.
 
-    ``backoff_ms``: the receiver shall not graft again for so long; 0 = unsaid. ``peers``: others that it may connect
-    to instead (peer exchange).
+    ``backoff_ms``: the time for which the receiver must not graft again; 0 = not given. ``peers``: other nodes that it
+    may connect to instead (peer exchange).
     """
 
     topic: TopicId
@@ -43,7 +43,7 @@ class Graft(Frame, frozen=True):
 
 @register
 class Prune(Frame, frozen=True):
-    """The sender has taken the receiver out of its meshes of these topics, or never put it in."""
+    """The sender has removed the receiver from its meshes of these topics, or refused to add it."""
 
     kind: ClassVar[int] = 61
     pruned: tuple[Pruned, ...]

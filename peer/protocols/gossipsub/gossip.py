@@ -1,4 +1,4 @@
-"""Lazy gossip: IHAVE to peers outside the mesh, IWANT for what one has not seen."""
+"""Lazy gossip: IHAVE to peers outside the mesh, and IWANT for messages that the node has not seen."""
 
 from peer.core.contract import MessageId, NodeId, TopicId
 from peer.core.parts import State, Turn
@@ -11,7 +11,7 @@ from peer.protocols.gossipsub.parameters import GossipsubParameters
 
 
 class Gossip:
-    """Advertises what the message cache has, asks for what others advertise, and answers those that ask.
+    """Advertises the messages in the cache, asks for messages that others advertise, and answers such requests.
 
     Source: gossipsub v1.0, Gossip Emission and Message Processing; v1.1, Adaptive Gossip Dissemination and Spam
     Protection Measures.
@@ -36,7 +36,7 @@ class Gossip:
         self._asked: dict[NodeId, int] = {}
 
     def emit(self, turn: Turn) -> None:
-        """Advertise the latest windows on the topics of meshes and fanout, a frame per peer; reset the counters."""
+        """Advertise the latest windows on the topics of meshes and fanout, one frame per peer. Reset the counters."""
         self._heard.clear()
         self._asked.clear()
         adverts: dict[NodeId, list[Advert]] = {}
@@ -55,12 +55,18 @@ class Gossip:
         return self._draws.sample(peers, min(wanted, len(peers)))
 
     def _some(self, message_ids: list[MessageId]) -> tuple[MessageId, ...]:
-        """Return all, or a random sample of the maximum size, drawn per peer."""
+        """Return all message ids, or a random sample of the maximum size, drawn for each peer."""
         limit = self._p.max_ihave_length
         return tuple(message_ids if len(message_ids) <= limit else self._draws.sample(message_ids, limit))
 
     def take_ihave(self, turn: Turn, peer: NodeId, ihave: Ihave) -> None:
-        """Ask for what is new to this node, on its topics and within the limits."""
+        """Ask for the advertised messages that this node has not seen, on its topics and within the limits.
+
+        Args:
+            turn: the present turn.
+            peer: the peer that advertised them.
+            ihave: its frame.
+        """
         if self._ignores(turn, peer, Ihave.kind):
             return
         self._heard[peer] = self._heard.get(peer, 0) + 1
@@ -78,9 +84,16 @@ class Gossip:
             turn.send(peer, Iwant(tuple(asking)))
 
     def take_iwant(self, turn: Turn, peer: NodeId, iwant: Iwant) -> None:
-        """Send what the peer asks for, once each, where it is still there and was not sent to it too often.
+        """Send each requested message once, if it is still kept and was not sent to the peer too often.
 
-        What the peer has said since that it does not want is not sent. Source: gossipsub v1.2, Cancelling IWANT.
+        The node does not send messages that the peer does not want any more.
+
+        Args:
+            turn: the present turn.
+            peer: the peer that asks.
+            iwant: its frame.
+
+        Source: gossipsub v1.2, Cancelling IWANT.
         """
         if self._ignores(turn, peer, Iwant.kind):
             return

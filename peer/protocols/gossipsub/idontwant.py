@@ -10,14 +10,14 @@ from peer.core.contract import MessageId, NodeId
 
 
 class Unwanted:
-    """What each peer said lately that it does not want.
+    """The messages that each peer lately declared not to want.
 
-    What is remembered is bounded: of a peer at most ``messages * length * heartbeats`` message ids.
+    The memory is bounded to ``messages * length * heartbeats`` message ids per peer.
 
     Args:
-        messages: IDONTWANTs of a peer between two heartbeats that are taken (``max_idontwant_messages``).
-        length: message ids of an IDONTWANT that are taken.
-        heartbeats: how long they are remembered.
+        messages: the most IDONTWANTs of a peer that are accepted between two heartbeats (``max_idontwant_messages``).
+        length: the most message ids that are accepted of an IDONTWANT.
+        heartbeats: the number of heartbeats for which they are remembered.
     """
 
     def __init__(self, messages: int, length: int, heartbeats: int) -> None:
@@ -27,7 +27,7 @@ class Unwanted:
         self._taken: dict[NodeId, int] = {}
 
     def add(self, peer: NodeId, message_ids: Sequence[MessageId]) -> bool:
-        """A peer does not want these messages. Returns whether the IDONTWANT is taken."""
+        """Note that a peer does not want these messages. Return whether the IDONTWANT is accepted."""
         taken = self._taken.get(peer, 0)
         if taken == self._messages:
             return False
@@ -36,7 +36,7 @@ class Unwanted:
         return True
 
     def holds(self, peer: NodeId, message_id: MessageId) -> bool:
-        """Whether the peer does not want the message."""
+        """Return whether the peer does not want the message."""
         return any(message_id in window.get(peer, ()) for window in self._windows)
 
     def beat(self) -> None:

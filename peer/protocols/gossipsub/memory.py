@@ -1,4 +1,4 @@
-"""What a router remembers for a limited time: backoffs, fanout peers and promises of messages."""
+"""The state that a router keeps for a limited time: backoffs, fanout peers and promises of messages."""
 
 from collections.abc import Sequence
 from random import Random
@@ -7,10 +7,10 @@ from peer.core.contract import MessageId, NodeId, TopicId
 
 
 class Backoffs:
-    """The instants until which (topic, peer) backs off. A later instant replaces an earlier one, never the reverse.
+    """The instants until which (topic, peer) backs off. Only a later instant replaces an earlier one.
 
-    A remote GRAFT is judged by the instant itself (``running``). This node's own grafts wait until the entry was
-    cleared (``holds``), which the owner does some slack after the instant: so both sides' clocks and heartbeats may
+    A GRAFT of the peer is refused until the instant itself (``running``). This node's own grafts wait until the entry
+    is cleared (``holds``), which happens some time after the instant, since the clocks and heartbeats of both sides may
     differ.
 
     Source: gossipsub v1.1, PRUNE Backoff and Peer Exchange.
@@ -20,7 +20,13 @@ class Backoffs:
         self._until_ns: dict[TopicId, dict[NodeId, int]] = {}
 
     def add(self, topic: TopicId, peer: NodeId, until_ns: int) -> None:
-        """Back off until an instant, or longer where that was said before."""
+        """Back off until an instant, unless a later one is known.
+
+        Args:
+            topic: the topic.
+            peer: the peer.
+            until_ns: the instant (ns).
+        """
         peers = self._until_ns.setdefault(topic, {})
         peers[peer] = max(until_ns, peers.get(peer, 0))
 
@@ -28,15 +34,15 @@ class Backoffs:
         return now_ns < self.until_ns(topic, peer)
 
     def until_ns(self, topic: TopicId, peer: NodeId) -> int:
-        """The backoff's end; 0 where there is none."""
+        """Return the end of the backoff (ns); 0 = there is none."""
         return self._until_ns.get(topic, {}).get(peer, 0)
 
     def holds(self, topic: TopicId, peer: NodeId) -> bool:
-        """Whether this node must not graft the peer yet."""
+        """Return whether this node must not graft the peer yet."""
         return peer in self._until_ns.get(topic, ())
 
     def clear(self, before_ns: int) -> None:
-        """Forget those that ended before an instant."""
+        """Forget the backoffs that ended before an instant (ns)."""
         for topic, peers in list(self._until_ns.items()):
             kept = {peer: until_ns for peer, until_ns in peers.items() if until_ns >= before_ns}
             if kept:
@@ -46,7 +52,7 @@ class Backoffs:
 
 
 class Fanout:
-    """For each such topic some peers, kept for a while after the last publication on it.
+    """The peers for topics without subscription, kept for some time after the last publication on the topic.
 
     Source: gossipsub v1.0, Peering State and Fanout Maintenance.
     """
@@ -57,12 +63,12 @@ class Fanout:
         self._published_ns: dict[TopicId, int] = {}
 
     def use(self, topic: TopicId, now_ns: int) -> dict[NodeId, None]:
-        """The topic's peers, for a publication now; the caller may add to them."""
+        """Return the topic's peers for a publication now. The caller may add peers."""
         self._published_ns[topic] = now_ns
         return self.peers.setdefault(topic, {})
 
     def take(self, topic: TopicId) -> tuple[NodeId, ...]:
-        """The topic's peers, which are forgotten here: the node joins the topic."""
+        """Remove and return the topic's peers, since the node joins the topic."""
         self._published_ns.pop(topic, None)
         return tuple(self.peers.pop(topic, ()))
 
@@ -78,7 +84,7 @@ class Fanout:
 
 
 class Promises:
-    """One message of each request is followed up, drawn at random; whoever delivers it fulfils every promise of it.
+    """The promised messages: one message per request, drawn at random. Its delivery by any peer fulfils all promises.
 
     Source: gossipsub v1.1, Spam Protection Measures.
     """
@@ -89,7 +95,13 @@ class Promises:
         self._due_ns: dict[MessageId, dict[NodeId, int]] = {}
 
     def add(self, now_ns: int, peer: NodeId, asked: Sequence[MessageId]) -> None:
-        """The peer was asked for these messages (at least one)."""
+        """Note a request to a peer for these messages (at least one).
+
+        Args:
+            now_ns: the present instant (ns).
+            peer: the peer.
+            asked: the requested messages.
+        """
         due_ns = self._due_ns.setdefault(self._draws.choice(asked), {})
         due_ns.setdefault(peer, now_ns + self._followup_ns)
 
@@ -97,7 +109,7 @@ class Promises:
         self._due_ns.pop(message_id, None)
 
     def take_broken(self, now_ns: int) -> dict[NodeId, int]:
-        """The peers whose promises are overdue, with how many; those are forgotten here."""
+        """Remove the overdue promises, and return their number per peer."""
         broken: dict[NodeId, int] = {}
         for message_id, due_ns in list(self._due_ns.items()):
             for peer in [peer for peer, until_ns in due_ns.items() if until_ns < now_ns]:

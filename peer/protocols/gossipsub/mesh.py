@@ -1,4 +1,4 @@
-"""GossipSub's overlay: meshes by topic, woven by GRAFT and PRUNE over the connections that there are."""
+"""GossipSub's overlay: one mesh per topic, which GRAFT and PRUNE change over the existing connections."""
 
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
@@ -24,16 +24,16 @@ HEARTBEAT, DECAY, EXPLICIT = "overlay/heartbeat", "overlay/decay", "overlay/expl
 class Mesh(Part):
     """Keeps a mesh for every topic that the node subscribes to.
 
-    Invariants: a mesh has only neighbours; after a heartbeat it has at least ``d_lo`` peers where so many can be
-    grafted, and at most ``d_hi`` (the outbound quota and opportunistic grafting may add theirs, until the next one);
-    a (neighbour, topic) in a mesh is a logical link, traced as ``graft`` and ``prune``.
+    Invariants: a mesh has only neighbours. After a heartbeat it has at least ``d_lo`` peers if so many can be grafted,
+    and at most ``d_hi``, to which the outbound quota and opportunistic grafting may add peers until the next heartbeat.
+    A (neighbour, topic) in a mesh is a logical link, traced as ``graft`` and ``prune``.
 
     Attributes:
-        peers: every subscribed topic's mesh, in the order in which peers came into it.
+        peers: the mesh of every subscribed topic, in the order in which peers entered it.
         fanout: the peers for topics without subscription, which a ``Router`` keeps.
-        scores: what this node thinks of its peers.
-        promises: what peers advertised and have not sent yet.
-        backoffs: which peers may not be grafted yet.
+        scores: the scores of the peers.
+        promises: the messages that peers advertised and have not sent yet.
+        backoffs: the peers that must not be grafted yet.
 
     Source: gossipsub v1.0, Router State, Topic Membership, Mesh Maintenance; v1.1, all protocol extensions.
     """
@@ -87,7 +87,7 @@ class Mesh(Part):
         self.scores.connect(peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Forget the peer, but for its score and its backoffs."""
+        """Forget the peer, except its score and its backoffs."""
         for mesh in self.peers.values():
             mesh.pop(peer, None)
         self.fanout.drop_peer(peer)
@@ -95,7 +95,7 @@ class Mesh(Part):
         self._connections.link_down(turn, peer, retrying)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """The heartbeat, the scores' decay, agreed connections to look after, or others to replace."""
+        """Run the heartbeat, decay the scores, check the agreed connections, or replace other connections."""
         if name == HEARTBEAT:
             self._beat(turn)
             turn.set_timer(HEARTBEAT, turn.now_ns + self._interval_ns)
@@ -123,7 +123,7 @@ class Mesh(Part):
         self._controls.send(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """JOIN: a mesh of the fanout's peers first, then of others."""
+        """Make a mesh of the fanout's peers first, then of others (JOIN)."""
         self.peers[topic] = {}
         fit = self.candidates(topic)
         before = [peer for peer in self.fanout.take(topic) if peer in fit]
@@ -133,7 +133,7 @@ class Mesh(Part):
         self._controls.send(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """LEAVE: prune all peers of the mesh."""
+        """Prune all peers of the mesh (LEAVE)."""
         for peer in list(self.peers[topic]):
             self._prune(turn, topic, peer, "left", to_ns(self._p.unsubscribe_backoff_s))
         del self.peers[topic]
@@ -142,7 +142,13 @@ class Mesh(Part):
     # ------------------------------------------------------------------------------------------------- peers
 
     def refuses(self, turn: Turn, peer: NodeId, frame: Frame) -> bool:
-        """Whether a frame is ignored since its sender is graylisted."""
+        """Return whether to ignore a frame, since its sender is graylisted.
+
+        Args:
+            turn: the present turn.
+            peer: the sender.
+            frame: the frame.
+        """
         if peer in self._explicit or self.scores.of(peer) >= self._p.score.graylist_threshold:
             return False
         refused = frame.message_id if isinstance(frame, Data) else None
@@ -150,14 +156,14 @@ class Mesh(Part):
         return True
 
     def candidates(self, topic: TopicId) -> list[NodeId]:
-        """The neighbours on a topic that may come into its mesh now."""
+        """Return the neighbours on a topic that may enter its mesh now."""
         mesh = self.peers[topic]
         return [
             peer for peer in self.subscribers(topic, 0.0) if peer not in mesh and not self.backoffs.holds(topic, peer)
         ]
 
     def subscribers(self, topic: TopicId, score: float) -> list[NodeId]:
-        """The neighbours on a topic with at least this score, in the order of the links, without explicit ones."""
+        """Return the neighbours on a topic with at least this score, except explicit peers, in the order of links."""
         return [
             peer
             for peer, neighbour in self.state.neighbours.items()
@@ -165,7 +171,7 @@ class Mesh(Part):
         ]
 
     def explicit_subscribers(self, topic: TopicId) -> list[NodeId]:
-        """The explicit peers on a topic, which get every message whatever their scores."""
+        """Return the explicit peers on a topic, which get every message whatever their scores."""
         neighbours = self.state.neighbours
         return [peer for peer in self._explicit if peer in neighbours and topic in neighbours[peer].interests]
 
@@ -183,7 +189,7 @@ class Mesh(Part):
         self._controls.send(turn)
 
     def _maintain(self, turn: Turn, topic: TopicId) -> None:
-        """Bring one mesh back within its bounds.
+        """Restore the bounds of one mesh.
 
         Source: gossipsub v1.1, Heartbeat Maintenance.
         """
@@ -206,7 +212,7 @@ class Mesh(Part):
             if self.scores.of(peer) < 0:
                 self._prune(turn, topic, peer, "negative_score")
             elif topic not in self.state.neighbours[peer].interests:
-                # Its PRUNE told so before its subscriptions did, or never came: nothing to answer.
+                # Its PRUNE came before its subscriptions, or was never sent: there is nothing to answer.
                 self._remove(turn, topic, peer, "unsubscribed")
 
     def _shrink(self, turn: Turn, topic: TopicId) -> None:
@@ -229,7 +235,12 @@ class Mesh(Part):
     # ------------------------------------------------------------------------------------------ GRAFT and PRUNE
 
     def _take_graft(self, turn: Turn, peer: NodeId, topic: TopicId) -> None:
-        """Put the sender into the mesh too, or tell it to go.
+        """Add the sender to the mesh, too, or prune it.
+
+        Args:
+            turn: the present turn.
+            peer: the sender.
+            topic: the topic.
 
         Source: gossipsub v1.0, Message Processing; v1.1, PRUNE Backoff, Outbound Mesh Quotas, Spam Protection.
         """
@@ -284,14 +295,31 @@ class Mesh(Part):
         backoff_ns: int | None = None,
         exchange: bool = False,
     ) -> None:
-        """Take a peer out of a mesh and tell it."""
+        """Remove a peer from a mesh and tell it.
+
+        Args:
+            turn: the present turn.
+            topic: the topic of the mesh.
+            peer: the peer.
+            reason: why, for traces.
+            backoff_ns: the time for which neither side may graft (ns); None = the default.
+            exchange: whether to name other peers.
+        """
         self._remove(turn, topic, peer, reason)
         self._dismiss(turn, topic, peer, backoff_ns, exchange)
 
     def _dismiss(
         self, turn: Turn, topic: TopicId, peer: NodeId, backoff_ns: int | None = None, exchange: bool = False
     ) -> None:
-        """Tell a peer that it is not in a mesh, and for how long neither side shall graft."""
+        """Tell a peer that it is not in a mesh, and for how long neither side may graft.
+
+        Args:
+            turn: the present turn.
+            topic: the topic of the mesh.
+            peer: the peer.
+            backoff_ns: the time (ns); None = the default.
+            exchange: whether to name other peers.
+        """
         if backoff_ns is None:
             backoff_ns = to_ns(self._p.prune_backoff_s)
         self.backoffs.add(topic, peer, turn.now_ns + backoff_ns)
@@ -299,7 +327,7 @@ class Mesh(Part):
         self._controls.prune(peer, Pruned(topic, backoff_ns // 1_000_000, others))
 
     def _others(self, topic: TopicId, peer: NodeId) -> tuple[NodeId, ...]:
-        """Subscribers whom a pruned peer may connect to instead. No peer with a negative score comes to be told."""
+        """Return subscribers that a pruned peer may connect to instead. Peers with a negative score get none."""
         others = [other for other in self.subscribers(topic, 0.0) if other != peer]
         return tuple(self._draws.sample(others, min(self._p.prune_peers, len(others))))
 
@@ -330,10 +358,19 @@ def choose_survivors(
     is_outbound: Callable[[NodeId], bool],
     draws: Random,
 ) -> list[NodeId]:
-    """``keep`` of the peers: the ``by_score`` best, the others drawn uniformly, at least ``outbound`` of them outbound.
+    """Return the peers that stay in a mesh: those with the best scores, the others drawn uniformly.
 
-    Where too few are outbound, outbound ones take the place of the random and lower scoring ones. Equal scores are put
-    into a random order.
+    If too few are outbound, outbound peers replace random ones and ones with lower scores. Peers with equal scores are
+    in a random order.
+
+    Args:
+        peers: the peers in the mesh.
+        keep: the number of peers that stay.
+        by_score: the number of peers that stay for their score.
+        outbound: the least number of outbound peers among those that stay, if there are so many.
+        score: returns the score of a peer.
+        is_outbound: returns whether this node opened the link to a peer.
+        draws: the generator.
 
     Source: gossipsub v1.1, Heartbeat Maintenance and Outbound Mesh Quotas.
     """
@@ -352,7 +389,7 @@ def choose_survivors(
 
 
 class Controls:
-    """Collects control messages until they are sent: one GRAFT and one PRUNE frame a peer.
+    """Collects control messages until they are sent: one GRAFT and one PRUNE frame per peer.
 
     Within a turn no (peer, topic) is both grafted and pruned, so the order of the two frames has no meaning.
 

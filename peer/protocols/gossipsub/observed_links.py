@@ -1,4 +1,4 @@
-"""GossipSub's logical links on the wire."""
+"""GossipSub's logical links as an observer sees them."""
 
 from peer.core.frames import Frame, Subscriptions
 from peer.core.observed_links import NO_TOPICS, ObservedLinks
@@ -6,9 +6,9 @@ from peer.protocols.gossipsub.frames import Graft, Prune
 
 
 class MeshTopics(ObservedLinks):
-    """The meshes of this end that have the other: grafted by either end, pruned by none, subscribed to by both.
+    """The topics that both ends subscribe to, for which either end sent GRAFT and neither sent PRUNE since.
 
-    A GRAFT for a topic to which its receiver does not subscribe is ignored, and not answered.
+    A node ignores a GRAFT for a topic that it does not subscribe to, without an answer.
     """
 
     frames = (Subscriptions, Graft, Prune)

@@ -1,4 +1,4 @@
-"""GossipSub whole: the meshes, and the messages that go eagerly through them and lazily by gossip."""
+"""All of GossipSub: the meshes, and the messages that nodes push through them and announce by gossip."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -16,11 +16,11 @@ from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
 
 
 class Router(Mesh):
-    """Delivers and forwards messages on the node's topics, over the meshes that it keeps.
+    """Delivers and forwards messages on the node's topics over its meshes.
 
-    A message on several topics goes once to the union of their meshes, and to explicit peers. Messages on topics
-    without subscription are neither kept nor forwarded. There is no validation by the application, and messages are not
-    signed; the one message that is invalid (P4) is an own one that comes back, which no honest peer sends.
+    A node sends a message on several topics once to the union of their meshes, and to explicit peers. It neither keeps
+    nor forwards messages on topics without subscription. The application does not validate messages, and messages are
+    not signed. So the only invalid message (P4) is an own message that comes back, which no honest peer sends.
 
     Source: gossipsub v1.0, Message Processing; v1.1, Flood Publishing; v1.2, IDONTWANT Message.
     """
@@ -40,7 +40,7 @@ class Router(Mesh):
         self._credited: dict[MessageId, dict[NodeId, None]] | None = {} if self._profile.scoring else None
 
     def publish(self, turn: Turn, publication: Publish) -> None:
-        """Send a message of this node's own; deliver it here too where this node subscribes."""
+        """Send this node's own message. Deliver it, too, if this node subscribes to one of its topics."""
         identifier, topics, payload = publication.message_id, publication.topics, publication.payload
         turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
         if identifier in self._seen:
@@ -55,7 +55,7 @@ class Router(Mesh):
             turn.send(peer, copy)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A message, gossip about messages, a GRAFT or a PRUNE."""
+        """Take a message, gossip about messages, a GRAFT or a PRUNE."""
         if self.refuses(turn, peer, frame):
             return
         if isinstance(frame, Data):
@@ -74,7 +74,7 @@ class Router(Mesh):
             turn.trace("reject", peer=peer, kind=frame.kind, reason="too_many_idontwants")
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Forget the peer, and what it does not want."""
+        """Forget the peer and the messages that it does not want."""
         super().link_down(turn, peer, reason, retrying)
         self._unwanted.drop_peer(peer)
 
@@ -99,7 +99,7 @@ class Router(Mesh):
             turn.send_each(tuple(mesh), Idontwant((identifier,)))
         turn.deliver(Message(identifier, data.topics, data.payload, data.hops))
         turn.trace_copy("deliver", peer, data)
-        # A header's hop count has eight bits: a message that has come so far stays at the highest.
+        # A header has eight bits for the hop count, so further hops are not counted.
         copy = Data(identifier, data.topics, min(data.hops + 1, 255), UNLIMITED_TTL, data.payload)
         self._cache.put(copy)
         for receiver in self._receivers(topics, lambda topic: self._wanting(topic, identifier)):
@@ -107,17 +107,17 @@ class Router(Mesh):
                 turn.send(receiver, copy)
 
     def _receivers(self, topics: Sequence[TopicId], eager: Callable[[TopicId], Iterable[NodeId]]) -> Iterable[NodeId]:
-        """Each once: the eager peers of the topics, and the explicit ones."""
+        """Return the eager and the explicit peers of the topics, each once."""
         return dict.fromkeys(
             peer for topic in topics for peers in (eager(topic), self.explicit_subscribers(topic)) for peer in peers
         )
 
     def _wanting(self, topic: TopicId, identifier: MessageId) -> Iterable[NodeId]:
-        """The mesh without the peers that do not want the message."""
+        """Return the mesh without the peers that do not want the message."""
         return (peer for peer in self.peers[topic] if not self._unwanted.holds(peer, identifier))
 
     def _own_receivers(self, turn: Turn, topic: TopicId) -> Iterable[NodeId]:
-        """All neighbours with flood publishing; else the mesh where this node subscribes, the fanout where not."""
+        """Return all neighbours on a topic with flood publishing; otherwise its mesh if subscribed, or its fanout."""
         if self._profile.flood_publish:
             return self._publishable(topic)
         return self.peers[topic] if topic in self.peers else self._fanout(turn, topic)
@@ -137,7 +137,7 @@ class Router(Mesh):
         return self.subscribers(topic, self._p.score.publish_threshold)
 
     def _beat(self, turn: Turn) -> None:
-        """Mesh maintenance, fanout maintenance, gossip emission, and the caches' clocks."""
+        """Maintain meshes and fanout, send gossip, and advance the caches."""
         super()._beat(turn)
         self.fanout.expire(turn.now_ns)
         for topic, peers in self.fanout.peers.items():
@@ -163,7 +163,14 @@ class Router(Mesh):
             self._credited[identifier] = {peer: None}
 
     def _credit_near(self, turn: Turn, peer: NodeId, identifier: MessageId, topics: Sequence[TopicId]) -> None:
-        """A further copy counts for its sender where it is the sender's first and comes within the window."""
+        """Credit the sender of a duplicate if it is its first copy and arrived within the window.
+
+        Args:
+            turn: the present turn.
+            peer: the sender.
+            identifier: the message.
+            topics: the message's topics that this node subscribes to.
+        """
         if self._credited is None or turn.now_ns - self._seen.first_ns(identifier) > self._window_ns:
             return
         senders = self._credited.setdefault(identifier, {})

@@ -1,4 +1,4 @@
-"""Peer scores: what a node thinks of its peers, by what they did.
+"""Peer scores: a node's rating of its peers by their behaviour.
 
 Source: gossipsub v1.1, Peer Scoring.
 """
@@ -10,42 +10,48 @@ from peer.protocols.gossipsub.parameters import ScoreParameters, to_ns
 
 
 class Scores:
-    """No scores: everybody is worth 0, whatever they do. The methods are what the router tells of its peers."""
+    """The interface of scores, by which the router reports events, and an implementation in which all scores are 0."""
 
     def of(self, peer: NodeId) -> float:
-        """The peer's score now."""
+        """Return the peer's present score."""
         return 0.0
 
     def connect(self, peer: NodeId) -> None:
-        """A link to the peer came up."""
+        """Note that a link to the peer came up."""
 
     def disconnect(self, now_ns: int, peer: NodeId) -> None:
-        """The link to the peer is gone."""
+        """Note that the link to the peer ended."""
 
     def graft(self, now_ns: int, peer: NodeId, topic: TopicId) -> None:
-        """The peer came into a mesh."""
+        """Note that the peer entered a mesh.
+
+        Args:
+            now_ns: the present instant (ns).
+            peer: the peer.
+            topic: the topic of the mesh.
+        """
 
     def prune(self, peer: NodeId, topic: TopicId) -> None:
-        """The peer left a mesh."""
+        """Note that the peer left a mesh."""
 
     def credit_first(self, peer: NodeId, topics: Sequence[TopicId]) -> None:
-        """The peer delivered a message first."""
+        """Note that the peer was the first to deliver a message."""
 
     def credit_near(self, peer: NodeId, topics: Sequence[TopicId]) -> None:
-        """The peer delivered a message within the window after the first copy."""
+        """Note that the peer delivered a message within the window after the first copy."""
 
     def blame_invalid(self, peer: NodeId, topics: Sequence[TopicId]) -> None:
-        """The peer delivered an invalid message."""
+        """Note that the peer delivered an invalid message."""
 
     def penalise(self, peer: NodeId, times: int = 1) -> None:
-        """The peer misbehaved."""
+        """Note that the peer misbehaved."""
 
     def decay(self, now_ns: int) -> None:
-        """Let every counter fade; to be called at every decay interval."""
+        """Reduce all counters. Call it at every decay interval."""
 
 
 class _TopicCounters:
-    """What a peer did on one topic."""
+    """The counters of a peer on one topic."""
 
     __slots__ = ("deliveries_active", "failures", "first", "graft_ns", "in_mesh", "invalid", "mesh", "mesh_ns")
 
@@ -61,7 +67,7 @@ class _TopicCounters:
 
 
 class _PeerRecord:
-    """What a peer did. ``expires_ns`` is None while it is connected."""
+    """The counters of a peer. ``expires_ns`` is None while it is connected."""
 
     __slots__ = ("behaviour", "expires_ns", "topics")
 
@@ -74,9 +80,9 @@ class _PeerRecord:
 class PeerScores(Scores):
     """The score function with its counters.
 
-    A peer's record outlives its link where its score is not positive, for ``retain_score_s``; while it is away nothing
-    decays. P4 counts what this testbed can call invalid: see ``Router``. A score is computed once between two changes
-    of what it is made of, for heartbeats ask for every neighbour's on every topic.
+    A peer's record is kept for ``retain_score_s`` after its link ended if its score is not positive; meanwhile it does
+    not decay. ``Router`` describes which messages P4 counts as invalid. Scores are cached until a counter changes,
+    since heartbeats ask for the score of every neighbour on every topic.
 
     Source: gossipsub v1.1, The Score Function, and Topic Parameter Calculation and Decay.
     """
@@ -104,12 +110,12 @@ class PeerScores(Scores):
         if p.topic_score_cap:
             topics = min(topics, p.topic_score_cap)
         applied = p.app_specific_score if peer in self._trusted else 0.0
-        crowd = max(self._at_address.get(self._address(peer), 0) - p.ip_colocation_factor_threshold, 0)
+        surplus = max(self._at_address.get(self._address(peer), 0) - p.ip_colocation_factor_threshold, 0)
         misbehaved = max(record.behaviour - p.behaviour_penalty_threshold, 0.0)
         return (
             topics
             + p.app_specific_weight * applied
-            + p.ip_colocation_factor_weight * crowd**2
+            + p.ip_colocation_factor_weight * surplus**2
             + p.behaviour_penalty_weight * misbehaved**2
         )
 
@@ -211,7 +217,7 @@ class PeerScores(Scores):
         return counter if counter >= self._p.decay_to_zero else 0.0
 
     def _counters(self, peer: NodeId, topic: TopicId) -> _TopicCounters | None:
-        """What the peer did on the topic, to be changed; None for strangers."""
+        """Return the counters of the peer on the topic, for a change; None for unknown peers."""
         self._known.pop(peer, None)
         record = self._records.get(peer)
         if record is None:

@@ -1,4 +1,4 @@
-"""CAST: the message to all nodes whose addresses match a target."""
+"""CAST: sends a message to all nodes whose addresses match a target."""
 
 from collections.abc import Iterable, Mapping
 from math import pi
@@ -32,35 +32,35 @@ from peer.protocols.implicit_groups.landmarks import PrefixedOverlay
 from peer.protocols.implicit_groups.parameters import PlacedImplicitGroupsParameters
 
 MOST_WAITING = 64
-"""Own copies that wait until the node has joined."""
+"""Most own copies that wait until the node has joined."""
 
 MOST_UNEXPLORED = 256
-"""Extents that a copy may be to reach, if ``expansion_limit`` is not larger. Clusters cost up to the cube of it."""
+"""Most extents that a copy must reach, unless ``expansion_limit`` is larger. Clustering costs up to its cube."""
 MOST_BRANCHES = 256
-"""Copies that a node adds to those of a message, or of a request, where it branches. Then it branches no more."""
+"""Most copies that a node adds to a message or request by branches. Then it makes no more branches."""
 
 MOST_COUNTED = 4096
-"""Messages and requests of which a node counts the branches; the latest ones."""
+"""Number of latest messages and requests for which a node counts branches."""
 
 Copy = Data | GroupAsk
-"""What a CAST sends through the surface."""
+"""The frames that a CAST sends across the surface."""
 
 
 def one_hop_on(copy: Data, routing: bytes) -> Data:
-    """A copy of a message as a node sends it that got this one."""
+    """Return the copy that a node sends after it received this one."""
     hops = min(copy.hops + 1, MOST_HOPS)
     return Data(copy.message_id, copy.topics, hops, UNLIMITED_TTL, copy.payload, routing)
 
 
 class Cast(PrefixedOverlay, Spreading):
-    """Delivers messages whose target matches the node's address, and passes them on to what is unexplored.
+    """Delivers messages whose target matches the node's address, and forwards them to unexplored extents.
 
     Copies of a message may cross a node several times, each on its way to other extents. The node delivers the first
-    one and passes all of them on. A node is told the target, not the expression, so it cannot tell a false positive of
-    the Bloom filter from a message that is for it.
+    copy and forwards all of them. A copy contains the target, not the expression. So a node cannot distinguish a false
+    positive of the Bloom filter from a message that is for it.
 
     Attributes:
-        branched: the latest messages and requests that branched here, each with the number of copies that this added.
+        branched: the latest messages and requests that branched at this node, each with the number of added copies.
 
     Source: sections 2.5 and 3.4, Algorithm 3.
     """
@@ -69,7 +69,7 @@ class Cast(PrefixedOverlay, Spreading):
 
     @staticmethod
     def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
-        """See ``Part``: a node that is not a member of the surface yet keeps its messages until it is."""
+        """Return True: a node that has not joined the surface yet keeps its messages until then."""
         return True
 
     def __init__(self, state: State, membership: Membership, parameters: PlacedImplicitGroupsParameters) -> None:
@@ -86,7 +86,7 @@ class Cast(PrefixedOverlay, Spreading):
             PrefixedOverlay.receive(self, turn, peer, frame)
 
     def publish(self, turn: Turn, publication: Publish) -> None:
-        """Send a message to the extents that its expression targets; a node that is not a member yet waits."""
+        """Send a message to the extents of its expression's target. A node that has not joined yet waits."""
         identifier, topics, payload = publication.message_id, publication.topics, publication.payload
         turn.trace("publish", message_id=identifier, topics=topics, len_bytes=len(payload))
         if identifier in self.seen:
@@ -118,7 +118,7 @@ class Cast(PrefixedOverlay, Spreading):
             self._pass_on(turn, None, copy, way, target, unpack_all(way.unexplored, self._space), is_new=False)
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        """Deliver the first copy if the target matches, and pass on each that has extents left to reach."""
+        """Deliver the first copy if the target matches, and forward every copy that has extents left to reach."""
         try:
             way = decode_way(copy.routing)
             target = target_of(way.elements, self._space)
@@ -143,12 +143,12 @@ class Cast(PrefixedOverlay, Spreading):
             self._pass_on(turn, peer, copy, way, target, unexplored, is_new=is_new)
 
     def _check_way(self, way: Way, target: Target) -> None:
-        """Refuse what no honest node sends: too many visited nodes or unexplored extents, or a target without keywords.
+        """Check for what no honest node sends.
 
-        Every keyword sets ``hashes`` bits of the filter. An element with fewer matches nearly all nodes.
+        Every keyword sets ``hashes`` bits of the filter. An element with fewer bits matches nearly all nodes.
 
         Raises:
-            ValueError: one of these.
+            ValueError: there are too many visited nodes or unexplored extents, or a target element without a keyword.
         """
         if len(way.unexplored) > self._most_unexplored:
             raise ValueError(f"{len(way.unexplored)} unexplored extents")
@@ -169,7 +169,17 @@ class Cast(PrefixedOverlay, Spreading):
         *,
         is_new: bool = True,
     ) -> None:
-        """Send a copy on to what it has not explored. One with nothing left to explore is for this node alone."""
+        """Forward a copy to the extents that it has not reached. A copy without such extents is for this node only.
+
+        Args:
+            turn: the present turn.
+            source: the neighbour that sent it; None = this node.
+            copy: the message or request.
+            way: its routing information.
+            target: its target.
+            unexplored: the extents that it has not reached.
+            is_new: whether this node has not forwarded it to its cohabitants yet.
+        """
         if not unexplored:
             return
         if self.host is not None:
@@ -193,10 +203,16 @@ class Cast(PrefixedOverlay, Spreading):
             self._send(turn, node, copy, way, branch, visited)
 
     def _branches(self, copy: Copy, unexplored: Region, phi: float) -> Iterable[Iterable[Extent]]:
-        """The clusters by direction; from pi on there is one, and more if they are too many extents for a copy.
+        """Divide unexplored extents into branches by direction.
 
-        Every node on the way divides the extents anew. With a low phi and a general target, the number of copies grows
-        exponentially with the length of the ways, so the number of branches is limited.
+        From phi = pi on, there is one branch, or more if a copy cannot contain so many extents. Every node on the way
+        divides the extents again. With a low phi and a general target, the number of copies grows exponentially with
+        the length of the ways, so the number of branches is limited.
+
+        Args:
+            copy: the message or request.
+            unexplored: the extents.
+            phi: the branch factor in radians.
         """
         ordered, size = sorted(unexplored), self._most_unexplored
         parts = [ordered[start : start + size] for start in range(0, len(ordered), size)]

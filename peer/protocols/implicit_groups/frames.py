@@ -9,13 +9,13 @@ from peer.core.frames import Frame, register
 Natural = Annotated[int, Meta(ge=0)]
 Extents = tuple[bytes, ...]
 Entries = tuple[tuple[Natural, Extents], ...]
-"""(node, the extents that it manages)."""
+"""Pairs of a node and the extents that it manages."""
 
 
 class Routed(Frame, frozen=True):
-    """A node's request to the manager of some place on the surface; nodes route it there.
+    """A node's request to the manager of a place on the surface, to which nodes route it.
 
-    ``visited``: the nodes passed since one from which no neighbour was nearer to the goal.
+    ``visited``: the nodes that it has passed since a node without a neighbour nearer to the goal.
     """
 
     node: Natural
@@ -33,10 +33,10 @@ class GroupJoin(Routed, frozen=True):
 
 @register
 class GroupWelcome(Frame, frozen=True):
-    """The answer to a JOIN, or what a leaving node hands over: the receiver manages these extents from now on.
+    """The answer to a JOIN, or a leaving node's hand-over: the receiver manages these extents from now on.
 
-    ``entries``: the managers of extents that are adjacent to them, the sender among them. ``cohabitants``: the nodes at
-    the receiver's own address; if ``extents`` is empty, the first of them manages it.
+    ``entries``: the managers of adjacent extents, including the sender. ``cohabitants``: the nodes at the receiver's
+    own address; if ``extents`` is empty, the first of them manages it.
     """
 
     kind: ClassVar[int] = 121
@@ -47,7 +47,7 @@ class GroupWelcome(Frame, frozen=True):
 
 @register
 class GroupUpdate(Frame, frozen=True):
-    """All extents that the sender manages; it replaces what it said before.
+    """All extents that the sender manages. It replaces earlier frames of the sender.
 
     ``entries``: neighbours of the sender that are the receiver's neighbours, too, as far as the sender knows.
     """
@@ -59,7 +59,7 @@ class GroupUpdate(Frame, frozen=True):
 
 @register
 class GroupLeave(Frame, frozen=True):
-    """The sender leaves. ``entries``: who manages its extents now."""
+    """The sender leaves. ``entries``: the new managers of its extents."""
 
     kind: ClassVar[int] = 123
     entries: Entries
@@ -67,7 +67,7 @@ class GroupLeave(Frame, frozen=True):
 
 @register
 class GroupRefusal(Frame, frozen=True):
-    """The sender is no member and cannot pass the JOIN of ``node`` on. Or it is ``node``, and refuses a Welcome."""
+    """The sender is not a member and cannot forward the JOIN of ``node``. Or it is ``node``, and refuses a Welcome."""
 
     kind: ClassVar[int] = 124
     node: Natural
@@ -75,7 +75,7 @@ class GroupRefusal(Frame, frozen=True):
 
 @register
 class GroupFind(Routed, frozen=True):
-    """A node asks who manages an extent next to its own: ``goal``. The manager opens a link to it (ours)."""
+    """A node looks for the manager of an extent next to its own: ``goal``. The manager opens a link to it (ours)."""
 
     kind: ClassVar[int] = 125
 
@@ -89,9 +89,9 @@ class GroupAlive(Frame, frozen=True):
 
 @register
 class GroupAsk(Frame, frozen=True):
-    """A node that has just joined asks for copies of the latest messages for its address; sent by CAST.
+    """A node that has just joined asks for copies of the latest messages for its address. It is sent by CAST.
 
-    ``number`` tells the node's requests apart. ``answered``: the messages of which nodes passed on this way have sent a
+    ``number`` distinguishes the node's requests. ``answered``: the messages of which nodes on this way have sent a
     copy.
     """
 
@@ -105,7 +105,7 @@ class GroupAsk(Frame, frozen=True):
 
 @register
 class GroupShortcut(Routed, frozen=True):
-    """A node sends this to itself by way of another one, to get to know nodes on the way (ours).
+    """A node sends this to itself through another node, to learn nodes on the way (ours).
 
     ``goal``: the extent of its address. ``passed``: some of the nodes that have routed it.
     """
@@ -116,7 +116,7 @@ class GroupShortcut(Routed, frozen=True):
 
 @register
 class GroupPing(Frame, frozen=True):
-    """A node measures the round-trip time to a landmark, or this is the answer (ours)."""
+    """A node measures the round-trip time to a landmark; ``is_answer``: this is the landmark's answer (ours)."""
 
     kind: ClassVar[int] = 129
     is_answer: bool

@@ -1,4 +1,4 @@
-"""JOIN: a newcomer gets a part of what the manager of its address manages."""
+"""JOIN: a newcomer gets a part of the extents of the manager of its address."""
 
 from collections.abc import Iterator, Mapping
 
@@ -21,9 +21,9 @@ JOIN = "overlay/join"
 class JoiningOverlay(NeighbouringOverlay):
     """Joins, and gives newcomers their extents.
 
-    A node that joins sends JOIN by way of any member. The manager of its address opens a link to it and, when that is
-    up, gives it an extent or makes it a cohabitant. So two JOINs for the same extent are handled one after the other,
-    and one whose address was given away meanwhile is routed on.
+    A node that joins sends JOIN through any member. The manager of its address opens a link to it. When the link is up,
+    the manager gives it an extent or makes it a cohabitant. So a manager handles two JOINs for the same extent one
+    after the other. If it gave the address of the second away, it forwards that JOIN.
 
     Source: section 3.2, Algorithm 2.
     """
@@ -38,7 +38,7 @@ class JoiningOverlay(NeighbouringOverlay):
     # ------------------------------------------------------------------------------------------- the newcomer
 
     def _seek(self, turn: Turn) -> None:
-        """Send a JOIN by way of a node that was not asked yet; a node that knows of no other manages the surface."""
+        """Send a JOIN through a node that was not asked yet. A node that knows no other manages the whole surface."""
         previous, self._contact = self._contact, None
         if previous is not None:
             self._passed_over[previous] = None
@@ -67,17 +67,21 @@ class JoiningOverlay(NeighbouringOverlay):
             self._seek(turn)
 
     def _take_welcome(self, turn: Turn, peer: NodeId, frame: GroupWelcome) -> None:
-        """Manage extents from now on: as the answer to a JOIN, or because their manager leaves."""
+        """Take over extents, as the answer to a JOIN or because their manager gives them away.
+
+        Raises:
+            ValueError: the answer has extents, but none that covers this node's address.
+        """
         extents, entries = unpack_all(frame.extents, self._space), self._read(frame.entries)
         if not self.has_place:
             if extents and not any(extent.covers(self.surface.own) for extent in extents):
-                raise ValueError("not for this address")
+                raise ValueError("no extent covers this node's address")
             if not extents:
                 self.host = peer
                 self.surface.keep(peer, entries.get(peer, NOWHERE))
             self._become_member(turn, extents, entries)
             return
-        if peer == self.host and not extents:  # its JOIN came twice
+        if peer == self.host and not extents:  # the host got this node's JOIN twice
             return
         given = self.surface.neighbours.get(peer, NOWHERE)
         if not extents or intersection(extents, given) != extents:
@@ -91,7 +95,13 @@ class JoiningOverlay(NeighbouringOverlay):
         self._become_member(turn, extents, entries)
 
     def _become_member(self, turn: Turn, extents: Region, entries: Mapping[NodeId, Region]) -> None:
-        """Manage extents and tell the nodes next to them."""
+        """Take over extents and tell the nodes next to them.
+
+        Args:
+            turn: the present turn.
+            extents: the extents.
+            entries: the managers of adjacent extents.
+        """
         self.surface.take(extents)
         contact, self._contact = self._contact, None
         turn.cancel_timer(JOIN)
@@ -136,7 +146,7 @@ class JoiningOverlay(NeighbouringOverlay):
         return super()._goal_of(frame)
 
     def _welcome(self, turn: Turn, newcomer: NodeId) -> None:
-        """Algorithm 2, when the link to the newcomer is up; route its JOIN on if its address was given away."""
+        """Give a newcomer its extent when its link is up (Algorithm 2). Forward its JOIN if its address moved away."""
         address = self._newcomers.pop(newcomer)
         goal = self._space.extent(address)
         surface = self.surface
@@ -161,10 +171,10 @@ class JoiningOverlay(NeighbouringOverlay):
         self._prune(turn)
 
     def _is_current(self, peer: NodeId, extents: Region) -> bool:
-        if peer in self._given and not extents:  # it said so before it got the Welcome
+        if peer in self._given and not extents:  # it sent this before it got the Welcome
             return False
         if peer in self._given and not difference(self._given[peer], extents):
-            del self._given[peer]  # it has taken what it was given
+            del self._given[peer]  # it has taken the extents
         return True
 
     def _needed(self) -> Iterator[NodeId | None]:
@@ -174,7 +184,13 @@ class JoiningOverlay(NeighbouringOverlay):
         yield from self._given
 
     def _take_back(self, turn: Turn, newcomer: NodeId, region: Region) -> None:
-        """Manage again what a newcomer or an heir was given, but did not take."""
+        """Take back extents that a newcomer or an heir was given, but did not take.
+
+        Args:
+            turn: the present turn.
+            newcomer: the newcomer or heir.
+            region: the extents.
+        """
         self.surface.take(region)
         self.surface.forget(newcomer)
         if before := self._heard_of_itself.get(newcomer):

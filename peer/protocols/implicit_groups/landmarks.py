@@ -1,4 +1,4 @@
-"""Prefixes of addresses from the network: nodes that are near each other get addresses that are."""
+"""Prefixes of addresses from the network: nodes that are near each other get addresses near each other."""
 
 from collections.abc import Iterator, Sequence
 from math import factorial, inf
@@ -18,18 +18,19 @@ MEASURE = "overlay/measure"
 
 
 def prefix_of(round_trips_ns: Sequence[int | None], bits: int) -> int:
-    """The prefix of a node's address, from its round-trip times to the landmarks.
+    """Return the prefix of a node's address, from its round-trip times to the landmarks.
 
-    The landmarks are ordered from the nearest to the farthest; those that did not answer come last. The orders of all
-    landmarks are numbered lexicographically, and the numbers are scaled to 0 .. 2**bits - 1. So nodes with the same
-    nearest landmark have adjacent prefixes, among them those with the same second nearest one, and so on.
+    The landmarks are ordered from the nearest to the farthest; landmarks without an answer come last. All possible
+    orders are numbered lexicographically, and the numbers are scaled to 0 .. 2**bits - 1. So nodes with the same
+    nearest landmark have adjacent prefixes. Of these, nodes with the same second nearest landmark are adjacent, and so
+    on.
 
     Source: Ratnasamy et al., A Scalable Content-Addressable Network (SIGCOMM 2001), section 3.7, which divides its
-    space by the same orders. That they become a prefix is ours: the paper names no method.
+    space by the same orders. The prefix is ours: the paper names no method.
 
     Args:
-        round_trips_ns: of each landmark; None = unknown.
-        bits: of the prefix.
+        round_trips_ns: the round-trip time to each landmark (ns); None = unknown.
+        bits: the length of the prefix.
     """
     times = [inf if time is None else time for time in round_trips_ns]
     order = sorted(range(len(times)), key=lambda mark: (times[mark], mark))
@@ -40,14 +41,14 @@ def prefix_of(round_trips_ns: Sequence[int | None], bits: int) -> int:
 
 
 class PrefixedOverlay(ReshufflingOverlay):
-    """Measures the round-trip times to the landmarks before it joins, and puts their order before its filter.
+    """Measures the round-trip times to the landmarks before it joins. Their order becomes the prefix of its address.
 
-    The landmarks are the nodes with the lowest numbers, which all nodes know as they know each other: from the
-    bootstrap service. One that is unknown or does not answer in ``join_timeout_s`` counts as the farthest. A node that
-    the plan has placed begins with the prefix that it would have measured. A node keeps its prefix as long as it is up.
+    The landmarks are the nodes with the lowest numbers. A node knows them from the bootstrap service, like other nodes.
+    A landmark that is unknown or does not answer within ``join_timeout_s`` counts as the farthest. A node that the plan
+    has placed begins with the prefix that it would have measured. A node keeps its prefix as long as it is up.
 
     Source: section 5.1, which says that bits before the address may place nodes "with some approximation to the
-    underlying network". How they are found is ours.
+    underlying network". The method to find them is ours.
     """
 
     frames: ClassVar[tuple[type[Frame], ...]] = (*ReshufflingOverlay.frames, GroupPing)
@@ -81,7 +82,7 @@ class PrefixedOverlay(ReshufflingOverlay):
             self._ping(turn, peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A landmark that only had no use for the link is asked over another one."""
+        """Ask a landmark over another link if it closed the link as unused. Give up one that cannot be reached."""
         self._pinged.pop(peer, None)
         super().link_down(turn, peer, reason, retrying)
         if peer in self._unanswered and reason == UNUSED:
@@ -126,7 +127,7 @@ class PrefixedOverlay(ReshufflingOverlay):
         turn.send(mark, GroupPing(False))
 
     def _end(self, turn: Turn, mark: NodeId) -> None:
-        """A landmark has answered, or cannot be reached."""
+        """End the measurement of a landmark that answered or cannot be reached. Join after the last one."""
         if mark in self._unanswered:
             del self._unanswered[mark]
             self._close_unused(turn, mark)
@@ -134,7 +135,7 @@ class PrefixedOverlay(ReshufflingOverlay):
                 self._begin(turn)
 
     def _begin(self, turn: Turn) -> None:
-        """Take the place on the surface that the measured prefix gives."""
+        """Join at the address with the measured prefix."""
         if not self._is_measuring:
             return
         self._is_measuring = False

@@ -1,4 +1,4 @@
-"""LEAVE: cohabitants or neighbours manage what a leaving node managed."""
+"""LEAVE: cohabitants or neighbours take over the extents of a leaving node."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,9 +12,9 @@ from peer.protocols.implicit_groups.surface import NOWHERE, Surface, cells, touc
 
 
 class LeavingOverlay(JoiningOverlay):
-    """Hands over what it manages, to a cohabitant or else to neighbours.
+    """Hands over its extents to a cohabitant or, if there is none, to neighbours.
 
-    Source: section 3.3. That the neighbour with the least takes an extent is ours.
+    Source: section 3.3. The choice of the neighbour that manages the least is ours.
     """
 
     def _hand_off(self, turn: Turn) -> None:
@@ -34,13 +34,13 @@ class LeavingOverlay(JoiningOverlay):
         around: Mapping[NodeId, Region],
         cohabitants: tuple[NodeId, ...],
     ) -> None:
-        """Give heirs their extents, and tell them who manages what is next to these.
+        """Give heirs their extents, and name the managers of adjacent extents.
 
         Args:
-            turn: the present one.
-            heirs: what each gets.
-            around: what nodes manage besides that. With this node among them, heirs are told that it stays.
-            cohabitants: of the address that the first heir gets.
+            turn: the present turn.
+            heirs: the extents that each heir gets.
+            around: the other extents of nodes. If this node is among them, it tells the heirs that it stays.
+            cohabitants: the cohabitants at the address that the first heir gets.
         """
         for heir, region in heirs.items():
             others = {node: extents for node, extents in heirs.items() if node != heir}
@@ -61,12 +61,12 @@ class LeavingOverlay(JoiningOverlay):
     def _share_out(
         self, extents: Region, is_fair: Callable[[int, int], bool] = lambda load, size: True
     ) -> dict[NodeId, Region]:
-        """Give each of some own extents to the adjacent neighbour that manages the least.
+        """Return the heirs of own extents: each extent goes to the adjacent neighbour that manages the least.
 
         Args:
-            extents: what to give.
-            is_fair: whether a neighbour takes an extent, by what it manages before and the size of the extent
-                (``surface.cells``).
+            extents: the extents to give away.
+            is_fair: returns whether a neighbour takes an extent, given the size of its extents before and the size of
+                the extent (``surface.cells``).
         """
         surface, depth = self.surface, self._space.depth
         managed = {node: region for node, region in surface.neighbours.items() if node in self.state.neighbours}
@@ -91,13 +91,19 @@ class LeavingOverlay(JoiningOverlay):
         return heirs
 
     def _forget_all(self) -> None:
-        """Be no member."""
+        """Reset the state to that of a node that has not joined."""
         self.surface = Surface(self._space, self.address)
         self.cohabitants, self.host = {}, None
         self._given.clear()
 
     def _take_leave(self, turn: Turn, peer: NodeId, entries: Mapping[NodeId, Region]) -> None:
-        """A neighbour leaves; others manage its extents."""
+        """Forget a neighbour that leaves, and note the new managers of its extents.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour.
+            entries: the new managers.
+        """
         given = self.surface.neighbours.get(peer, NOWHERE)
         was_host = peer == self.host
         self.cohabitants.pop(peer, None)
@@ -117,7 +123,7 @@ class LeavingOverlay(JoiningOverlay):
             self._seek(turn)
 
     def _move(self, turn: Turn) -> None:
-        """The node's attributes have changed, and with them its address: leave, and join at the new one."""
+        """Leave and join at the new address if the change of attributes changed the address."""
         self.address = self._make_address()
         own = self._space.extent(self.address)
         if own == self.surface.own:

@@ -1,4 +1,4 @@
-"""What neighbours tell each other of the extents that they manage, and the links between them."""
+"""The reports of neighbours on the extents that they manage, and the links between them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,21 +21,21 @@ from peer.protocols.implicit_groups.surface import NOWHERE, Surface
 UNUSED = "unused"
 SECOND_NS = 1_000_000_000
 MOST_QUEUED = 256
-"""Routed frames that wait for a link."""
+"""Most routed frames that wait for a link."""
 
 MOST_ENTRIES = 1024
-"""Nodes that a frame may name."""
+"""Most nodes that a frame may name."""
 
 
 class NeighbouringOverlay(Part):
-    """Keeps the node's extents, and a link to every node that manages adjacent ones.
+    """Keeps the node's extents, and a link to every node that manages adjacent extents.
 
-    Neighbours tell each other their extents when these change. To one whose extents grew a node also names those of its
-    own neighbours that are next to them, so that nodes which joined at the same time find each other (ours).
+    Neighbours tell each other their extents when these change. If the extents of a neighbour grew, a node also names
+    its own neighbours that are next to the new extents. So nodes that joined at the same time find each other (ours).
 
     Attributes:
-        surface: the node's place.
-        cohabitants: the other nodes at the node's address, which it manages.
+        surface: the node's place on the surface.
+        cohabitants: the other nodes at the node's address, if it manages the address.
         host: the manager of the node's address, for a cohabitant; otherwise None.
 
     Source: section 2.4.
@@ -98,9 +98,9 @@ class NeighbouringOverlay(Part):
             self._hear_of(turn, node, region)
 
     def _resolve(self, turn: Turn, peer: NodeId, extents: Region) -> None:
-        """Of two nodes that manage the same extents, the one with the higher number gives them up (ours).
+        """Resolve that this node and a peer manage the same extents: the higher number gives them up (ours).
 
-        One that no longer manages its own address joins again, by way of the other.
+        A node that gives up its own address joins again through the other node.
         """
         turn.trace("reject", peer=peer, kind=GroupUpdate.kind, reason="overlapping_extents")
         surface = self.surface
@@ -115,7 +115,14 @@ class NeighbouringOverlay(Part):
             self._join_again(turn, peer)
 
     def _hear_of(self, turn: Turn, node: NodeId, region: Region, replace: bool = False) -> None:
-        """Another node says that a node manages some extents: if it is a neighbour, its own word counts from now on."""
+        """Note that a third node reported the extents of a node. A neighbour's own report takes precedence.
+
+        Args:
+            turn: the present turn.
+            node: the node that manages the extents.
+            region: the extents.
+            replace: whether the report replaces the neighbour's own.
+        """
         known = node in self.surface.neighbours
         if node == self.state.node or node in self.cohabitants or (known and not replace):
             return
@@ -126,20 +133,20 @@ class NeighbouringOverlay(Part):
             self._greet(turn, node)
 
     def _recall(self) -> None:
-        """The own extents grew: linked nodes that were no neighbours before may be now, by what they said before."""
+        """Find linked nodes that became neighbours because the own extents grew, from their earlier reports."""
         for peer, region in self._heard_of_itself.items():
             if peer not in self.surface.neighbours and self.surface.is_next_to(region):
                 self.surface.keep(peer, region)
 
     def _greet(self, turn: Turn, node: NodeId) -> None:
-        """Open a link to a node, over which both say what they manage."""
+        """Open a link to a node, over which both report their extents."""
         if node not in self.state.neighbours:
             turn.connect(node)
         else:
             self._update(turn, node)
 
     def _update(self, turn: Turn, peer: NodeId) -> None:
-        """Tell a node the own extents, and of neighbours that are next to its own."""
+        """Tell a node the own extents, and the neighbours that are next to that node's extents."""
         surface = self.surface
         if not surface.extents:
             return
@@ -148,26 +155,38 @@ class NeighbouringOverlay(Part):
         self._say(turn, (peer,), near)
 
     def _announce(self, turn: Turn, entries: Mapping[NodeId, Region], besides: NodeId | None = None) -> None:
-        """Tell all neighbours and cohabitants the own extents. ``entries``: who manages what was given away."""
+        """Tell all neighbours and cohabitants the own extents.
+
+        Args:
+            turn: the present turn.
+            entries: the new managers of extents that this node gave away.
+            besides: a node that is not told.
+        """
         self._say(turn, [peer for peer in self._linked() if peer != besides], entries)
 
     def _say(self, turn: Turn, peers: Sequence[NodeId], entries: Mapping[NodeId, Region]) -> None:
-        """Send the own extents, and some of other nodes."""
+        """Send the own extents, and extents of other nodes.
+
+        Args:
+            turn: the present turn.
+            peers: the receivers.
+            entries: the other nodes and their extents.
+        """
         self._told.update(dict.fromkeys(peers, self.surface.extents))
         turn.send_each(peers, GroupUpdate(pack_all(self.surface.extents), self._entries(entries)))
 
     def _is_current(self, peer: NodeId, extents: Region) -> bool:
-        """Whether a neighbour's Update counts; one that is older than a Welcome to it does not."""
+        """Return whether a neighbour's Update counts. It does not if the neighbour sent it before it got a Welcome."""
         return True
 
     def _join_again(self, turn: Turn, contact: NodeId) -> None:
-        """Join by way of a neighbour, since this node no longer manages its own address."""
+        """Join through a neighbour, since this node does not manage its own address any more."""
         raise NotImplementedError
 
     # -------------------------------------------------------------------------------------------------- links
 
     def _pass(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Send a routed frame to a neighbour, once its link is up."""
+        """Send a routed frame to a neighbour, or queue it until the link is up."""
         if peer in self.state.neighbours:
             turn.send(peer, frame)
         elif len(queued := self._queued.setdefault(peer, [])) < MOST_QUEUED:
@@ -176,7 +195,7 @@ class NeighbouringOverlay(Part):
             turn.trace("reject", peer=peer, kind=frame.kind, reason="queue_full")
 
     def _route(self, turn: Turn, frame: Routed, goal: Extent) -> None:
-        """Send a request on towards an extent that this node does not manage."""
+        """Forward a request towards an extent that this node does not manage."""
         if max(frame.hops, len(frame.visited)) >= self._p.hop_limit:
             turn.trace("reject", kind=frame.kind, reason="hop_limit")
             return
@@ -189,21 +208,21 @@ class NeighbouringOverlay(Part):
         self._pass(turn, node, replace(frame, hops=frame.hops + 1, visited=visited))
 
     def _route_again(self, turn: Turn, frame: Frame) -> None:
-        """Find another way for a routed frame whose next node is lost."""
+        """Route a frame again, since the link to its next node ended."""
         if isinstance(frame, Routed):
             self._route(turn, frame, self._goal_of(frame))
 
     def _goal_of(self, frame: Routed) -> Extent:
-        """Where a request goes."""
+        """Return the destination of a request."""
         return unpack(frame.goal, self._space)
 
     def _linked(self) -> list[NodeId]:
-        """The neighbours and cohabitants to which a link is up."""
+        """Return the neighbours and cohabitants to which a link is up."""
         near = dict.fromkeys((*self.surface.neighbours, *self.cohabitants))
         return [peer for peer in near if peer in self.state.neighbours]
 
     def _prune(self, turn: Turn) -> None:
-        """Forget the nodes that are neighbours no more."""
+        """Forget the nodes that are not neighbours any more."""
         surface = self.surface
         gone = [node for node, region in surface.neighbours.items() if not surface.is_next_to(region)]
         for node in gone:
@@ -215,7 +234,7 @@ class NeighbouringOverlay(Part):
             turn.disconnect(peer, UNUSED)
 
     def _needed(self) -> Iterator[NodeId | None]:
-        """The nodes to which a link stays."""
+        """Yield the nodes to which the node keeps a link."""
         yield self.host
         yield from self.surface.neighbours
         yield from self.cohabitants
@@ -223,7 +242,7 @@ class NeighbouringOverlay(Part):
     # ------------------------------------------------------------------------------------------------ entries
 
     def _make_address(self) -> Address:
-        """The prefix, and the filter of the node's attributes."""
+        """Return the node's address: the prefix and the filter of its attributes."""
         return self._prefix << self.scheme.bits | self.scheme.address(keywords(self.state.topics))
 
     def _own_address(self) -> bytes:
@@ -233,16 +252,16 @@ class NeighbouringOverlay(Part):
         return tuple((node, pack_all(region)) for node, region in regions.items())
 
     def _read(self, entries: Entries) -> dict[NodeId, Region]:
-        """What a frame says of other nodes.
+        """Return the nodes in a frame and their extents.
 
         Raises:
-            ValueError: an extent is none, or there are more than ``MOST_ENTRIES`` nodes or ``MOST_EXTENTS`` extents.
+            ValueError: an extent is invalid, or there are more than ``MOST_ENTRIES`` nodes or ``MOST_EXTENTS`` extents.
         """
         if len(entries) > MOST_ENTRIES:
             raise ValueError(f"{len(entries)} entries")
         regions = {}
         if sum(len(extents) for _, extents in entries) > MOST_EXTENTS:
-            raise ValueError("too many extents in all")
+            raise ValueError(f"more than {MOST_EXTENTS} extents")
         for node, extents in entries:
             if self.state.may_be_node(node):
                 regions[node] = unpack_all(extents, self._space)

@@ -1,4 +1,4 @@
-"""The surface as an overlay: what each event and each frame does."""
+"""The surface as an overlay: the handling of events and frames."""
 
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ from peer.protocols.implicit_groups.surface import NOWHERE
 
 
 class GroupOverlay(LeavingOverlay):
-    """The surface of the paper: nodes join and leave, and are linked with those that manage adjacent extents.
+    """The surface of the paper: nodes join and leave, and have links to the managers of adjacent extents.
 
     Source: sections 2.4, 3.2 and 3.3.
     """
@@ -29,7 +29,7 @@ class GroupOverlay(LeavingOverlay):
     frames: ClassVar[tuple[type[Frame], ...]] = (GroupJoin, GroupWelcome, GroupUpdate, GroupLeave, GroupRefusal)
 
     def start(self, turn: Turn) -> None:
-        """Take the place that the plan gives, or join: at once, or at the start of a run within the given time."""
+        """Take the place that the plan gives, or join: at once, or within the given time if a run starts."""
         p = self._p
         if p.first_seed != self.state.seed:
             turn.set_timer(JOIN, turn.now_ns + 1)
@@ -59,7 +59,7 @@ class GroupOverlay(LeavingOverlay):
             turn.send(peer, GroupJoin(self.state.node, self._own_address(), 1, ()))
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A link to a node that is still known as a neighbour is opened again, unless the driver has given up."""
+        """Redial a neighbour that closed the link as unused. Otherwise forget a node that the driver gave up."""
         self._told.pop(peer, None)
         self._heard_of_itself.pop(peer, None)
         if retrying:
@@ -91,14 +91,14 @@ class GroupOverlay(LeavingOverlay):
         self._move(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """It is time to join, or the JOIN was not answered."""
+        """Send a JOIN, for the first time or because there was no answer."""
         if name == JOIN and not self.has_place:
             self._seek(turn)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         try:
             self._take(turn, peer, frame)
-        except ValueError:  # extents or addresses that are none
+        except ValueError:  # invalid extents or addresses
             turn.trace("reject", peer=peer, kind=frame.kind, reason="bad_extents")
 
     def _take(self, turn: Turn, peer: NodeId, frame: Frame) -> None:

@@ -1,4 +1,4 @@
-"""The surface after nodes have joined one after another, for runs that begin with it."""
+"""The surface after nodes have joined one after another, for runs that begin in that state."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,9 +13,9 @@ from peer.protocols.implicit_groups.parameters import ImplicitGroupsParameters
 
 
 def draw_initial_state(network: FirstNetwork, parameters: ImplicitGroupsParameters) -> list[Choice]:
-    """What each node begins with (``PlacedImplicitGroupsParameters``).
+    """Return the initial state of each node (``PlacedImplicitGroupsParameters``).
 
-    With ``start = "joins"``, the first node of a drawn order manages the whole surface. With ``"placed"``, the nodes
+    With ``start = "joins"``, the first node of a random order manages the whole surface. With ``"placed"``, the nodes
     have joined in this order.
     """
     order = [node for node, up in enumerate(network.up) if up]
@@ -45,7 +45,7 @@ def draw_initial_state(network: FirstNetwork, parameters: ImplicitGroupsParamete
 
 
 def _measure_prefixes(network: FirstNetwork, parameters: ImplicitGroupsParameters) -> list[int]:
-    """The prefix of every node's address, as it would have measured it when it joined."""
+    """Return the prefix of every node's address, as the node would have measured it when it joined."""
     measure = network.round_trip_ns
     if not parameters.prefix_bits or measure is None:
         return [0] * len(network.up)
@@ -64,11 +64,11 @@ def _text(extents: frozenset[Extent]) -> tuple[str, ...]:
 
 
 class Partition:
-    """Who manages which extent of the whole surface after some nodes have joined.
+    """The managers of all extents of the surface after nodes have joined.
 
     Args:
         space: the surface.
-        addresses: the smallest extent of every node's address, index = node.
+        addresses: the smallest extent of every node's address, indexed by node.
         order: the nodes in the order in which they join.
 
     Attributes:
@@ -88,18 +88,18 @@ class Partition:
         self._above = {above for extent in self.managers for above in extent.ancestors()} - self.managers.keys()
 
     def extents(self, node: NodeId) -> frozenset[Extent]:
-        """What a node manages."""
+        """Return the extents that a node manages."""
         return frozenset(self._extents.get(node, ()))
 
     def linked(self, node: NodeId) -> list[NodeId]:
-        """The managers of extents adjacent to a node's, rising; for a cohabitant, the manager of its address."""
+        """Return the managers of extents adjacent to a node's, in rising order; a cohabitant has one, its host."""
         if node in self._hosts:
             return [self._hosts[node]]
         found = {self.managers[near] for extent in self._extents[node] for near in self._beside(extent)}
         return sorted(found - {node})
 
     def cohabitants(self, node: NodeId) -> list[NodeId]:
-        """The other nodes at a node's address, if it manages it, in the order in which they joined."""
+        """Return the other nodes at an address, in the order in which they joined, for the manager of the address."""
         return self._guests.get(node, [])
 
     def _join(self, node: NodeId) -> None:
@@ -122,7 +122,7 @@ class Partition:
         return next(above for above in extent.ancestors() if above in self.managers)
 
     def _beside(self, extent: Extent) -> Iterator[Extent]:
-        """The extents of the partition that are adjacent to one of them."""
+        """Yield the extents of the partition that are adjacent to one of them."""
         pending = [cell for cell in extent.beside() if cell != extent]
         while pending:
             cell = pending.pop()

@@ -1,6 +1,6 @@
-"""Ours: finding unknown neighbours, noticing lost ones, and taking over what they managed.
+"""Repair (ours): nodes find unknown neighbours, detect lost ones, and take over their extents.
 
-The paper leaves unexpected departures and concurrent JOINs to future work and names CAN's takeover as a model.
+The paper leaves unexpected departures and concurrent JOINs to future work, and suggests a takeover as in CAN.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,31 +23,32 @@ from peer.protocols.implicit_groups.surface import NOWHERE, overlapping, volume
 CHECK, HEARTBEAT = "overlay/check", "overlay/heartbeat"
 
 HEARTBEATS_MISSED = 3
-"""A neighbour that was silent for this many heartbeats is lost."""
+"""A neighbour that was silent for this many heartbeats counts as lost."""
 
 REMEMBERED_NS = 10 * SECOND_NS
-"""How long a node remembers the extents of one that is no neighbour, but manages a part of a hole.
+"""How long a node remembers extents of other nodes (ns).
 
-And how long it remembers what a node said last to which there is no link any more."""
+This applies to nodes that are not neighbours but manage a part of a hole, and to the last reports of nodes whose links
+ended."""
 
 UNKNOWN_FACTOR = 4
-"""A hole whose last manager is unknown is taken over after this many times the time for others.
+"""A node takes over a hole with an unknown last manager after this many times the time for other holes.
 
-If it lies next to one that was taken over, the whole time counts from when that one was found."""
+If the hole lies next to one that the node took over, the time counts from the instant at which that one was found."""
 
 LOOKED_FOR_CHECKS = 2
-"""At so many checks or more, a node looks for the manager of such a hole before it takes it over."""
+"""Least number of checks at which a node looks for the manager of such a hole before it takes it over."""
 
 MOST_FINDS = 8
-"""Holes for which a node looks at one check."""
+"""Most holes whose managers a node looks for at one check."""
 
 
 class Known(NamedTuple):
-    """Since when a hole is known.
+    """The instants from which a hole is known.
 
     Attributes:
-        since_ns: since when this hole, or another one that reached to it and was taken over, is known.
-        found_ns: since when this one is.
+        since_ns: when this hole was found, or an adjacent one that was taken over (ns).
+        found_ns: when this hole was found (ns).
     """
 
     since_ns: int
@@ -55,19 +56,20 @@ class Known(NamedTuple):
 
 
 class RepairedOverlay(GroupOverlay):
-    """Checks from time to time that known neighbours manage all of the surface next to the node's own extents.
+    """Checks periodically that known neighbours manage all of the surface next to the node's own extents.
 
-    Where that is not so, there is a *hole*. Its manager may be a node that this one does not know, since both joined at
-    the same time: the node asks for it, and the question is routed around the hole. Or the manager has crashed: then
-    the neighbours take the hole over; the less a node manages compared with its own neighbours, the sooner, as in CAN.
-    If two do, or the manager is alive, the two meet as neighbours, and one gives up what both manage.
+    A part of that surface without a known manager is a *hole*. Its manager may be a node that this one does not know,
+    since both joined at the same time. So the node sends a question that is routed around the hole. Or the manager has
+    crashed. Then the neighbours take over the hole: as in CAN, a node does so sooner if it manages less than its own
+    neighbours. If two nodes take it over, or the manager is up, they become neighbours, and one of the two gives up the
+    extents that both manage.
 
-    Where several managers that were neighbours have crashed, some of their extents are next to nobody's who knows them.
-    A node takes them over one after another. Each is as large as the extents up to there make up together, and waits
-    only as long as it takes to ask for its manager: it counts as known since the first one is.
+    If several adjacent managers crashed, no node that knows some of their extents is next to these. A node takes them
+    over one after another. Each next hole is as large as all extents taken over before together. The node waits for it
+    only as long as it takes to ask for its manager, since the hole counts as known from when the first one was found.
 
     Attributes:
-        holes: each hole, and since when it is known.
+        holes: each hole, and from when it is known.
 
     Source: section 5.1; Ratnasamy et al., A Scalable Content-Addressable Network (SIGCOMM 2001), section 2.3.
     """
@@ -114,7 +116,7 @@ class RepairedOverlay(GroupOverlay):
             self._ask(turn, peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Where the node takes over what others managed, it does not wait until a lost link is given up."""
+        """Handle the end of a link. A node that takes over holes does not wait until the driver gives up the link."""
         self._heard.pop(peer, None)
         self._beyond.pop(peer, None)
         if reason != UNUSED:
@@ -164,7 +166,7 @@ class RepairedOverlay(GroupOverlay):
         self._scout(turn, is_cut_off or any(now - self.holes[hole].since_ns > 2 * self._check_ns for hole in waiting))
 
     def _date(self, turn: Turn, hole: Extent) -> Known:
-        """Since when a hole is known: it may be a part of an earlier one, or lie next to one that was taken over."""
+        """Return from when a hole is known. It may be part of an earlier hole, or next to one that was taken over."""
         earlier = [known for other, known in self.holes.items() if other.overlaps(hole)]
         before = [since_ns for taken, since_ns in self._taken.items() if taken.adjacent(hole) or taken.overlaps(hole)]
         return Known(
@@ -173,9 +175,9 @@ class RepairedOverlay(GroupOverlay):
         )
 
     def _scout(self, turn: Turn, is_needed: bool) -> None:
-        """Ask for holes by way of any node, too: this node and its neighbours may be cut off from the others.
+        """Ask for holes through any other node, too, since this node and its neighbours may be cut off from the others.
 
-        A node without neighbours asks who else manages its own address, even if it has taken over all of the surface.
+        A node without neighbours asks for other managers of its own address, even if it took over the whole surface.
         """
         before, self._helper = self._helper, None
         near = {*self.surface.neighbours, *self.cohabitants}
@@ -194,7 +196,7 @@ class RepairedOverlay(GroupOverlay):
             turn.send(helper, GroupFind(self.state.node, pack(hole), 1, ()))
 
     def _take_over(self, turn: Turn, managed: Iterable[Extent]) -> None:
-        """Manage what is vacant next to the own extents, and after a longer time also what nobody was found for."""
+        """Take over vacant extents next to the own ones and, after a longer time, holes without a known manager."""
         patience_ns = self._patience_ns()
         old = {hole: known for hole, known in self.holes.items() if turn.now_ns - known.since_ns >= patience_ns}
         vacant = frozenset(
@@ -216,7 +218,7 @@ class RepairedOverlay(GroupOverlay):
             self._announce(turn, {})
 
     def _patience_ns(self) -> int:
-        """How long a hole lasts until this node takes it over: the less it manages, the sooner."""
+        """Return the time after which this node takes over a hole (ns). It is shorter if the node manages less."""
         own = volume(self.surface.extents)
         others = [volume(region) for region in self.surface.neighbours.values()]
         mean = sum(others) / len(others) if others else own
@@ -229,15 +231,16 @@ class RepairedOverlay(GroupOverlay):
         self._vacant = difference(self._vacant, extents) if self._vacant else NOWHERE
 
     def _hear_of(self, turn: Turn, node: NodeId, region: Region, replace: bool = False) -> None:
-        """For a while, do not believe others that a node manages more than it said at the end of the last link to it.
+        """Note the extents that a third node reports, but for some time only those that the node itself reported last.
 
-        A lost node manages nothing. Others may not have noticed yet, and would hear it from this node again.
+        A lost node manages nothing. Other nodes may not have noticed that yet, and this node would repeat their
+        reports.
         """
         since_ns, said = self._former.get(node, (turn.now_ns - REMEMBERED_NS, NOWHERE))
         super()._hear_of(turn, node, said if turn.now_ns - since_ns < REMEMBERED_NS else region, replace)
 
     def _introduce(self, turn: Turn) -> None:
-        """Tell neighbours that manage the same extents of each other; one of them yields."""
+        """Name neighbours that manage the same extents to each other, so that one of them gives them up."""
         regions = self.surface.neighbours
         self._overlapping = overlapping(regions)
         for one, other in self._overlapping:
@@ -257,9 +260,9 @@ class RepairedOverlay(GroupOverlay):
     # --------------------------------------------------------------------------------------------- heartbeats
 
     def _beat(self, turn: Turn) -> None:
-        """Tell the neighbours that this node is up, and give up those that were silent for too long.
+        """Send heartbeats to the neighbours, and give up neighbours that were silent for too long.
 
-        One to which no link opens is silent, too: it has vanished, and others that had not noticed yet told of it.
+        A neighbour to which no link opens is silent, too: it has vanished, and a node that had not noticed reported it.
         """
         now, linked = turn.now_ns, self._linked()
         watched = dict.fromkeys((*linked, *self.surface.neighbours, *self.cohabitants))

@@ -1,4 +1,4 @@
-"""Replay: copies of the latest messages for nodes that join later, the fifth property of Figure 1."""
+"""Replay: copies of the latest messages for nodes that join later, the fifth property in Figure 1."""
 
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -31,42 +31,43 @@ from peer.protocols.implicit_groups.neighbours import SECOND_NS
 from peer.protocols.implicit_groups.parameters import PlacedImplicitGroupsParameters
 
 MOST_KEPT = 256
-"""Messages that a node keeps; the latest ones."""
+"""Number of latest messages that a node keeps."""
 
 MOST_ANSWERED = 64
-"""Copies that a request can bring on each of its ways."""
+"""Most copies that a request can cause on each of its ways."""
 
 MOST_ASKED = 1024
-"""Requests that a node remembers."""
+"""Number of latest requests that a node remembers."""
 
 MOST_LENT = 64
-"""Nodes to which a node opens a link at the same time, only to send them copies."""
+"""Most nodes to which a node has a link at the same time only to send them copies."""
 
 ANSWER_INTERVAL_NS = 10 * SECOND_NS
 MOST_SERVED = 64
-"""In each interval a node sends copies to at most so many others, and to each of them for one request only."""
+"""Most other nodes to which a node sends copies in an interval. It answers only one request of each."""
 
 
 class ReplayingCast(Cast):
-    """Keeps messages for a while, and sends copies to nodes that have just joined.
+    """Keeps messages for some time, and sends copies to nodes that have just joined.
 
-    A node that has joined sends a request by CAST to all nodes that have one of its keywords: a target with an element
-    per keyword. Each of them that keeps messages for the newcomer's address opens a link to it, sends them, and closes
-    the link.
+    A node that has joined sends a request by CAST to all nodes with one of its keywords: the target has one element per
+    keyword. A node that keeps messages for the newcomer's address opens a link to the newcomer, sends copies, and
+    closes the link.
 
-    All members of a group keep the same messages. So that not all of them send copies, the request names the messages
-    of which copies were sent on its way so far (ours). Two ways on which a request branched do not know of one another,
-    so a newcomer gets each message at most once per branch of the request.
+    All members of a group keep the same messages. The request names the messages of which nodes on its way have sent
+    copies, so that not all members send them (ours). The branches of a request do not know of each other, so a newcomer
+    gets each message at most once per branch.
 
-    A request is not authenticated: it may name a node that did not send it. What that costs is bounded. A node sends
-    another one at most ``MOST_ANSWERED`` copies per interval, and serves at most ``MOST_SERVED`` others in it.
+    A request is not authenticated: it may name a node that did not send it. The cost of that is bounded. A node sends
+    another node at most ``MOST_ANSWERED`` copies per interval, and serves at most ``MOST_SERVED`` nodes in it.
 
-    A member with none of the newcomer's keywords is not asked, so for an expression with several terms the newcomer may
-    get no copy. A copy has crossed one link more than the copy that was kept. Its way has nothing left to explore.
+    The request does not reach members without any of the newcomer's keywords. So for an expression with several terms,
+    the newcomer may get no copy. A copy has crossed one link more than the copy that was kept. It has no extents left
+    to reach.
 
     Attributes:
         kept: the latest messages, each with the instant of its first copy (ns) and that copy, in the order of instants.
-        lent: the newcomers to which it opens a link only to send them copies.
+        lent: the newcomers with a link that this node opens only to send them copies.
 
     Source: section 5.1.
     """
@@ -102,7 +103,7 @@ class ReplayingCast(Cast):
             self._close_unused(turn, peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Give a newcomer up that cannot be reached at once."""
+        """Give up a newcomer that cannot be reached at once."""
         if peer in self.lent:
             del self.lent[peer]
             if retrying:
@@ -113,7 +114,10 @@ class ReplayingCast(Cast):
     # ------------------------------------------------------------------------------------------ the newcomer
 
     def _become_member(self, turn: Turn, extents: Region, entries: Mapping[NodeId, Region]) -> None:
-        """A cohabitant has its host already when this is called, so ``is_member`` does not tell newcomers."""
+        """Become a member, and ask for copies if this node has just joined.
+
+        ``is_member`` does not show that: a cohabitant has its host already when this is called.
+        """
         super()._become_member(turn, extents, entries)
         if self._is_newcomer:
             self._is_newcomer = False
@@ -139,7 +143,7 @@ class ReplayingCast(Cast):
         self._asked[request.node, request.number] = None
         self._pass_on(turn, None, request, way, target, everything)
 
-    # ----------------------------------------------------------------------------------------- those that share
+    # ------------------------------------------------------------------------------------------ the members
 
     def _take(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
         if isinstance(frame, GroupAsk):
@@ -172,7 +176,13 @@ class ReplayingCast(Cast):
             self._pass_on(turn, peer, request, way, target, unexplored, is_new=is_new)
 
     def _answer(self, turn: Turn, request: GroupAsk, address: Address) -> GroupAsk:
-        """Send the newcomer what it lacks, the latest first, and return the request that says so."""
+        """Send the newcomer the copies that it lacks, latest first. Return the request, which names them.
+
+        Args:
+            turn: the present turn.
+            request: the request.
+            address: the newcomer's address.
+        """
         newcomer = request.node
         if newcomer not in self.state.neighbours and len(self.lent) == MOST_LENT:
             return request
@@ -192,7 +202,13 @@ class ReplayingCast(Cast):
         return replace(request, answered=(*request.answered, *(copy.message_id for copy, _ in sent)))
 
     def _find_copies(self, turn: Turn, request: GroupAsk, address: Address) -> Iterator[tuple[Data, Way]]:
-        """What is kept for an address, with the way of each copy, the latest first."""
+        """Yield the kept copies for an address that the newcomer lacks, each with its way, latest first.
+
+        Args:
+            turn: the present turn.
+            request: the newcomer's request.
+            address: its address.
+        """
         self._forget_old(turn)
         left = MOST_ANSWERED - len(request.answered)
         for identifier, (_, copy) in reversed(self.kept):

@@ -18,17 +18,17 @@ OVERLOAD = 2
 
 
 class ReshufflingOverlay(ShortcutOverlay):
-    """Hands extents to neighbours if it manages several and much more than they do on average.
+    """Hands extents to neighbours if it manages several extents and much more than the neighbours do on average.
 
     In the paper, such a node leaves and joins again: its extents go to neighbours, and it gets back the one that covers
-    its address. Here it keeps that one and hands over the others by the rules of LEAVE, so it is never away, no message
-    misses it, and there is no JOIN. An extent stays where it is if the neighbour that manages the least would manage
-    more with it than the node without it: that would only move the load.
+    its address. Here it keeps that extent and hands over the others by the rules of LEAVE. So it never leaves, misses
+    no message, and needs no JOIN. It keeps an extent if the neighbour that manages the least would manage more with it
+    than the node without it, since that would only move the load.
 
-    Reshuffling ends if nobody joins or leaves. Heirs check the same condition when they are given extents, and refuse
-    if it does not hold, since another node may have given them some at the same time. So each hand-over that is taken
-    replaces the largest of some loads by smaller ones, and there are finitely many divisions of the same extents among
-    nodes. Sizes are compared as whole numbers.
+    Reshuffling ends if no node joins or leaves. Heirs check the same condition when they get extents, and refuse if it
+    does not hold, since another node may have given them extents at the same time. So each accepted hand-over replaces
+    the largest of some loads by smaller ones, and the number of ways to divide the same extents among nodes is finite.
+    Sizes are compared as whole numbers.
 
     Source: section 5.1. The threshold and the condition are ours.
     """
@@ -50,11 +50,11 @@ class ReshufflingOverlay(ShortcutOverlay):
             super().fire(turn, name)
 
     def _wait_to_reshuffle(self, turn: Turn) -> None:
-        """Set the timer to a random time, so that neighbours do not act at the same time again and again."""
+        """Set the timer to a random instant, so that neighbours do not act at the same time again and again."""
         turn.set_timer(RESHUFFLE, turn.now_ns + round(self._reshuffle_ns * (0.5 + self._draws.random())))
 
     def _reshuffle(self, turn: Turn) -> None:
-        """Hand over what neighbours should manage, unless an earlier hand-over is not acknowledged yet."""
+        """Hand over the extents that neighbours should manage, unless an earlier hand-over is not acknowledged yet."""
         surface = self.surface
         if self._given or not self._is_overloaded():
             return
@@ -88,7 +88,7 @@ class ReshufflingOverlay(ShortcutOverlay):
         return self._cells(surface.extents) * len(surface.neighbours) > OVERLOAD * around
 
     def _take_welcome(self, turn: Turn, peer: NodeId, frame: GroupWelcome) -> None:
-        """Refuse what a neighbour that stays gives if this node would manage more with it than that one without."""
+        """Take over extents. Refuse those of a neighbour that stays if this node would manage more than it then."""
         stays = any(node == peer for node, _ in frame.entries)
         if self._reshuffle_ns and self.has_place and stays and frame.extents:
             given = unpack_all(frame.extents, self._space)

@@ -1,4 +1,4 @@
-"""Random shortcuts: links to nodes that lie anywhere on the surface, which shorten the ways of messages."""
+"""Random shortcuts: links to nodes anywhere on the surface, which shorten the ways of messages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from random import Random
@@ -22,20 +22,20 @@ from peer.protocols.implicit_groups.repair import RepairedOverlay
 SEARCH = "overlay/shortcut"
 
 MOST_PASSED = 16
-"""Nodes that a search lists."""
+"""Most nodes that a search lists."""
 
 MOST_DOUBLINGS = 5
-"""How often the pause between two searches that found nothing doubles."""
+"""Most doublings of the pause between two searches that found nothing."""
 
 
 def sample_way(passed: Sequence[NodeId], node: NodeId, number: int, draws: Random) -> tuple[NodeId, ...]:
-    """Put a node on the list of a search, so that the list stays a uniform sample of the nodes on the way.
+    """Return the list of a search with one more node, so that the list stays a uniform sample of the nodes on the way.
 
     Args:
         passed: the list so far.
         node: the next node on the way.
-        number: which one it is; the first is 1.
-        draws: from which the node draws whether it replaces another one on a full list.
+        number: the node's position on the way; the first is 1.
+        draws: the generator that decides whether the node replaces another one on a full list.
     """
     if len(passed) < MOST_PASSED:
         return (*passed, node)
@@ -44,23 +44,22 @@ def sample_way(passed: Sequence[NodeId], node: NodeId, number: int, draws: Rando
 
 
 class ShortcutOverlay(RepairedOverlay):
-    """Keeps links to nodes that it met on the way from random nodes to its own address, and routes by way of them.
+    """Keeps links to nodes on the ways from random nodes to its own address, and routes through them.
 
-    In the paper, a newcomer links back to one of the nodes that its JOIN passed on the way from its bootstrap node.
-    Here a frame of its own takes this way: from a node drawn from all known ones that are no neighbours to the node's
-    own address. So a node also finds shortcuts if it was placed by the plan, if it wants several, and again when it has
-    lost one. The nodes that route the frame put themselves on a list in it, of which a uniform sample of
-    ``MOST_PASSED`` is kept.
+    In the paper, a newcomer links to one of the nodes that its JOIN passed on the way from its bootstrap node. Here a
+    separate frame takes this way: from a node drawn from all known nodes that are not neighbours, to the node's own
+    address. So a node also finds shortcuts if the plan placed it, if it wants several, and after it lost one. The nodes
+    that route the frame add themselves to a list in it, which stays a uniform sample of at most ``MOST_PASSED`` nodes.
 
-    ROUTE treats shortcuts as neighbours: the next hop is the nearest of all to a destination. Every hop that is no
-    detour is nearer than the one before, so no message comes back. This needs to know what shortcuts manage now, so
-    nodes tell all nodes to which they are linked, as they tell neighbours. The search stops when there are enough, or
-    pauses for ever longer if it finds only neighbours, as in small networks.
+    ROUTE treats shortcuts as neighbours: the next hop is the nearest of all to a destination. Every hop that is not a
+    detour is nearer than the one before, so no message comes back. For this a node must know the present extents of its
+    shortcuts, so nodes report their extents to all linked nodes, not only to neighbours. The search stops when there
+    are enough shortcuts. It pauses longer and longer if it finds only neighbours, as in small networks.
 
     Attributes:
-        shortcuts: the nodes to which it keeps a link, or is opening one.
+        shortcuts: the nodes to which it keeps or opens a link.
 
-    Source: section 5.1. That shortcuts are renewed is ours.
+    Source: section 5.1. The replacement of shortcuts is ours.
     """
 
     frames: ClassVar[tuple[type[Frame], ...]] = (*RepairedOverlay.frames, GroupShortcut)
@@ -88,7 +87,7 @@ class ShortcutOverlay(RepairedOverlay):
             self._ask_for_shortcut(turn, peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A shortcut is opened again if the other node only had no use for the link, and replaced otherwise."""
+        """Redial a shortcut if the other node closed the link as unused. Otherwise replace it."""
         self.surface.forget_shortcut(peer)
         super().link_down(turn, peer, reason, retrying)
         if peer not in self.shortcuts:
@@ -126,14 +125,14 @@ class ShortcutOverlay(RepairedOverlay):
             self._drop_shortcut(turn, peer)
 
     def _drop_shortcut(self, turn: Turn, peer: NodeId) -> None:
-        """Replace a shortcut that is a neighbour now, or manages nothing."""
+        """Replace a shortcut that became a neighbour or manages nothing."""
         del self.shortcuts[peer]
         self.surface.forget_shortcut(peer)
         self._close_unused(turn, peer)
         turn.set_timer(SEARCH, turn.now_ns + 1)
 
     def _linked(self) -> list[NodeId]:
-        """With shortcuts, all nodes to which there is a link: those that have this one as a shortcut are among them."""
+        """Return all linked nodes if there are shortcuts, since some of them may have this node as a shortcut."""
         return list(self.state.neighbours) if self._p.shortcuts else super()._linked()
 
     def _needed(self) -> Iterator[NodeId | None]:
@@ -154,7 +153,7 @@ class ShortcutOverlay(RepairedOverlay):
     # ------------------------------------------------------------------------------------------------- search
 
     def _search(self, turn: Turn) -> None:
-        """Look for a shortcut by way of a random node, if one is missing."""
+        """Look for a shortcut through a random node, if one is missing."""
         before, self._guide = self._guide, None
         if self.surface.extents and len(self.shortcuts) < self._p.shortcuts:
             near = {*self.surface.neighbours, *self.cohabitants, *self.shortcuts}
@@ -183,7 +182,7 @@ class ShortcutOverlay(RepairedOverlay):
             self._route(turn, frame, goal)
 
     def _route(self, turn: Turn, frame: Routed, goal: Extent) -> None:
-        """A search ends at the node that has sent it, while other requests avoid that node."""
+        """Forward a request. A search ends at the node that sent it; other requests avoid that node."""
         if isinstance(frame, GroupShortcut):
             if self.surface.extents:
                 frame = replace(frame, passed=sample_way(frame.passed, self.state.node, frame.hops, self._draws))
@@ -193,9 +192,9 @@ class ShortcutOverlay(RepairedOverlay):
         super()._route(turn, frame, goal)
 
     def _choose_shortcut(self, turn: Turn, passed: Sequence[NodeId]) -> None:
-        """The own search is back: link to one of the nodes that it passed."""
+        """Link to one of the nodes that this node's own search passed."""
         guide, self._guide = self._guide, None
-        if guide is None:  # it is late, or nobody has asked
+        if guide is None:  # the search is late, or was never sent
             return
         near = {self.state.node, *self.surface.neighbours, *self.cohabitants, *self.shortcuts}
         far = [node for node in dict.fromkeys(passed) if node not in near and self.state.may_be_node(node)]

@@ -1,4 +1,4 @@
-"""What a node knows of the surface: its own extents, and those of the nodes next to it."""
+"""A node's knowledge of the surface: its own extents, and the extents of the nodes next to it."""
 
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
@@ -11,18 +11,18 @@ from peer.core.contract import NodeId
 
 NOWHERE: Region = frozenset()
 Hop = tuple[NodeId, bool]
-"""The next node, and whether it is no nearer to the destination than this one."""
+"""The next node, and whether the hop is a detour: it is no nearer to the destination than this node."""
 
 
 class Surface:
     """A node's place on the surface, and the next hops of ROUTE from there.
 
     Attributes:
-        space: how addresses lie on the surface.
+        space: the mapping of addresses to the surface.
         own: the smallest extent of the node's address.
-        extents: what the node manages, disjoint; empty for a cohabitant, and before it has joined.
-        neighbours: what each known node next to the own extents manages, as it or another one said.
-        shortcuts: what linked nodes manage that lie anywhere (``shortcuts.ShortcutOverlay``).
+        extents: the extents that the node manages, disjoint; empty for a cohabitant, and before it has joined.
+        neighbours: the extents of each known node next to the own extents, as it or another node reported them.
+        shortcuts: the extents of linked nodes anywhere on the surface (``shortcuts.ShortcutOverlay``).
         version: counts the changes of ``extents`` and ``neighbours``.
 
     Source: sections 2.3, 2.4 and 3.1.
@@ -41,27 +41,27 @@ class Surface:
         self._around: _Around | None = None
 
     def manages(self, extent: Extent) -> bool:
-        """Whether one of the own extents covers an extent."""
+        """Return whether one of the own extents covers an extent."""
         return self._cover.covers(extent)
 
     def without_own(self, region: Region) -> Region:
-        """The part of some disjoint extents that the node does not manage."""
+        """Return the part of disjoint extents that the node does not manage."""
         return self._cover.remove_from(region)
 
     def is_next_to(self, region: Iterable[Extent]) -> bool:
-        """Whether one of some extents is adjacent to an own one, or overlaps it."""
+        """Return whether an extent is adjacent to an own one, or overlaps it."""
         return _touch(self.extents, region)
 
     def take(self, region: Region) -> None:
-        """Manage more extents."""
+        """Add extents to the own ones."""
         self._manage(disjoint(self.extents | region))
 
     def give_up(self, region: Region) -> None:
-        """Manage the surface of some extents no more."""
+        """Remove the surface of extents from the own ones."""
         self._manage(difference(self.extents, region))
 
     def give_to(self, newcomer: Extent) -> Extent | None:
-        """JOIN, Algorithm 2: the extent for a node whose address has this smallest extent; None for a cohabitant.
+        """Give up and return the extent for a newcomer with this smallest extent; None for a cohabitant (Algorithm 2).
 
         Raises:
             ValueError: this node does not manage the address.
@@ -76,7 +76,7 @@ class Surface:
         self.version += 1
 
     def learn(self, node: NodeId, region: Region) -> bool:
-        """Another node manages these extents, and no others. Return whether it is a neighbour."""
+        """Note all extents of another node. Return whether it is a neighbour."""
         is_neighbour = self.is_next_to(region)
         if is_neighbour:
             self.keep(node, region)
@@ -85,43 +85,43 @@ class Surface:
         return is_neighbour
 
     def keep(self, node: NodeId, region: Region) -> None:
-        """Route by way of a node that manages these extents, be they adjacent or not."""
+        """Route through a node that manages these extents, even if they are not adjacent."""
         if self.neighbours.get(node) != region:
             self.neighbours[node] = region
             self._around = None
             self.version += 1
 
     def forget(self, node: NodeId) -> None:
-        """Do not route by way of a node."""
+        """Stop routing through a node."""
         if self.neighbours.pop(node, None) is not None:
             self._around = None
             self.version += 1
 
     def keep_shortcut(self, node: NodeId, region: Region) -> None:
-        """Route by way of a node that manages these extents, too, where it is nearer to the destination."""
+        """Route through a node with these extents, too, if it is nearer to the destination."""
         if self.shortcuts.get(node) != region:
             self.shortcuts[node] = region
             self._around = None
 
     def forget_shortcut(self, node: NodeId) -> None:
-        """Do not route by way of a node, unless it is a neighbour."""
+        """Stop routing through a node, unless it is a neighbour."""
         if self.shortcuts.pop(node, None) is not None:
             self._around = None
 
     def next_to(self, region: Region) -> dict[NodeId, Region]:
-        """The neighbours with extents that are adjacent to some extents or overlap them, each with those."""
+        """Return the neighbours with extents that are adjacent to given ones or overlap them, with these extents."""
         return touching(self.neighbours, region)
 
     def next_hop(self, goals: Iterable[Extent], visited: Collection[NodeId]) -> Hop | None:
-        """ROUTE: the neighbour or shortcut to which a message for these extents goes next.
+        """Return the neighbour or shortcut to which a message for these extents goes next (ROUTE).
 
-        One whose extents overlap a goal is taken at once. Otherwise it is the one that is nearest to any of the goals.
-        If it is no nearer than this node, then this node does not know all its neighbours. The hop is a detour: the
-        message must name the nodes that it visits from here on, so that it does not come back to them.
+        It is a node whose extents overlap a goal or, if there is none, the node that is nearest to any of the goals. If
+        that node is no nearer than this one, this node does not know all its neighbours. Then the hop is a detour: the
+        message must name the nodes that it visits from then on, so that it does not come back to them.
 
         Args:
             goals: the destination extents, none of which this node manages.
-            visited: nodes to pass over.
+            visited: the nodes to avoid.
 
         Returns:
             The next hop; None if there is none.
@@ -164,14 +164,14 @@ class _Around:
                 self._above[above] = node
 
     def overlapping(self, goal: Extent) -> NodeId | None:
-        """The manager of an extent that covers the goal or is a part of it."""
+        """Return the manager of an extent that covers the goal or is a part of it."""
         if goal in self._above:
             return self._above[goal]
         return next((self.extents[above] for above in goal.ancestors() if above in self.extents), None)
 
 
 def touching(regions: Mapping[NodeId, Region], region: Region) -> dict[NodeId, Region]:
-    """The nodes with extents that are adjacent to some extents or overlap them, each with those."""
+    """Return the nodes with extents that are adjacent to given ones or overlap them, with these extents."""
     found = {}
     for node, extents in regions.items():
         near = frozenset(extent for extent in extents if _touch((extent,), region))
@@ -181,7 +181,7 @@ def touching(regions: Mapping[NodeId, Region], region: Region) -> dict[NodeId, R
 
 
 def overlapping(regions: Mapping[NodeId, Region]) -> list[tuple[NodeId, NodeId]]:
-    """The pairs of nodes that manage some of the same surface, each once."""
+    """Return each pair of nodes that manage a part of the surface in common, once."""
     managers: dict[Extent, list[NodeId]] = {}
     for node, region in regions.items():
         for extent in region:
@@ -203,10 +203,10 @@ def _touch(one: Iterable[Extent], other: Iterable[Extent]) -> bool:
 
 
 def volume(region: Iterable[Extent]) -> float:
-    """The share of the surface that some disjoint extents have."""
+    """Return the share of the surface that disjoint extents cover."""
     return sum(2.0 ** -(extent.depth * extent.dimensions) for extent in region)
 
 
 def cells(region: Iterable[Extent], depth: int) -> int:
-    """The share of the surface that some disjoint extents have, exactly: in extents of this depth."""
+    """Return the size of disjoint extents as a whole number, in extents of this depth."""
     return sum(1 << (depth - extent.depth) * extent.dimensions for extent in region)

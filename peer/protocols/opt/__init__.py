@@ -1,6 +1,6 @@
-"""OPT: an overlay per topic that exploits the correlation of subscriptions, the second baseline of Vitis.
+"""OPT: an overlay per topic that uses the correlation of subscriptions, the second baseline of Vitis.
 
-It is what Vitis describes, not SpiderCast: it has the same peer sampling and table exchange as Vitis.
+It follows the paper of Vitis, not SpiderCast: it has the same peer sampling and exchange of tables as Vitis.
 
 Source: docs/protocols/opt.md.
 """

@@ -1,4 +1,4 @@
-"""OPT: an overlay per topic, made of as few links as the correlation of subscriptions allows."""
+"""OPT: an overlay per topic with as few links as the correlation of subscriptions allows."""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -26,18 +26,18 @@ class OptParameters(TManParameters, forbid_unknown_fields=True, frozen=True):
     greedy_coverage: Annotated[int, Meta(ge=0, le=100)] = 3
     """Neighbours that a node wants for each of its topics, chosen to serve as many topics as possible."""
     random_coverage: Annotated[int, Meta(ge=0, le=100)] = 1
-    """Further neighbours that it wants for each of its topics, chosen regardless of other topics."""
+    """More neighbours that it wants for each of its topics, chosen regardless of other topics."""
 
 
 class Opt(TMan):
-    """Chooses neighbours until each topic has enough of them, first those that serve the most topics.
+    """Chooses neighbours until each topic has enough of them. It chooses the nodes that serve the most topics first.
 
-    Neighbours with similar subscriptions alone would divide a topic between groups of nodes that differ in their other
-    topics. So a topic also gets neighbours in an order that is random, and fixed for each node.
+    If all neighbours had similar subscriptions, a topic would be divided between groups of nodes that differ in their
+    other topics. So a topic also gets neighbours in a random order that is fixed for each node.
 
-    A link carries all topics to which both its nodes subscribe, so nodes with similar subscriptions need few links.
-    With a limit, topics may stay without enough neighbours, and a topic's overlay may be partitioned. Messages go to
-    all neighbours that subscribe to their topic, whichever side opened the link.
+    A link carries all topics that both its ends subscribe to, so nodes with similar subscriptions need few links. With
+    a limit, topics may lack neighbours, and a topic's overlay may be partitioned. A node sends messages to all
+    neighbours that subscribe to their topic, whichever side opened the link.
 
     Source: Vitis section IV (OPT).
     """
@@ -80,9 +80,9 @@ class Opt(TMan):
         return chosen
 
     def _choose_greedily(self, shared: Mapping[NodeId, Topics]) -> tuple[dict[NodeId, None], Iterable[TopicId]]:
-        """Choose the node that serves the most topics which lack neighbours, again and again.
+        """Choose the node that serves the most topics that lack neighbours, again and again.
 
-        A node's gain only falls while others are chosen. So it is computed again only when it seems the highest.
+        The gain of a node only decreases when others are chosen. So it is recomputed only when it seems the highest.
 
         Args:
             shared: the topics that each known node has in common with this one.

@@ -3,8 +3,8 @@
 A *swarm* is a set of nodes that one overlay connects: the subscribers of a topic (``scope = "topic"``), or all nodes
 (``scope = "shared"``). In each swarm HyParView gives a node a small active view, whose links are symmetric, and a
 larger passive view from which lost links are replaced (``views``, ``swarm``). The swarms of a node share its physical
-links (``overlay``). Plumtree sends messages at once along the eager links, which become a spanning tree since each
-duplicate makes its link lazy. Over lazy links it only announces messages; a node that misses an announced message asks
+links (``overlay``). Plumtree sends messages at once over eager links. These become a spanning tree, since each
+duplicate makes its link lazy. Over lazy links it only announces messages. A node that misses an announced message asks
 for it, and so repairs the tree (``tree``, ``broadcast``).
 
 Source: Leitao, Pereira, Rodrigues, HyParView (DSN 2007) and Epidemic Broadcast Trees (SRDS 2007);

@@ -1,4 +1,4 @@
-"""Plumtree: messages go along the eager links of their swarms' trees, announcements along the lazy ones."""
+"""Plumtree: nodes send messages over the eager links of their swarms' trees, and announcements over the lazy ones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,19 +21,19 @@ ANNOUNCE, MISSING = "dissemination/announce", "dissemination/missing"
 MILLISECOND_NS = 1_000_000
 
 MOST_ADVERTS = 1000
-"""Messages in one ``PlumtreeIhave``."""
+"""Most messages in one ``PlumtreeIhave``."""
 
 MOST_REPLIES = 3
-"""How often a neighbour is sent the same message on request."""
+"""How often a node sends the same message to a neighbour on request."""
 
 
 class Kept(Struct):
     """A message that a node can still send on request.
 
     Attributes:
-        until_ns: when it is forgotten.
-        copy: as it is sent on, with the topics of one swarm.
-        replies: how often each neighbour was sent it on request.
+        until_ns: when it is forgotten (ns).
+        copy: the copy to send, with the topics of one swarm.
+        replies: how often each neighbour got it on request.
     """
 
     until_ns: int
@@ -44,13 +44,14 @@ class Kept(Struct):
 class Broadcast(Hyparview, Spreading):
     """Sends each message once through the tree of each of its swarms, and repairs the trees.
 
-    A node sends the first copy of a message in a swarm on over the eager links, and announces it over the lazy ones. It
-    answers another copy with a PRUNE, which makes the link lazy at both ends. If an announced message does not come in
-    time, the node sends a GRAFT to the neighbour that announced it, which makes the link eager and brings the message.
+    A node forwards the first copy of a message in a swarm over the eager links, and announces it over the lazy ones. It
+    answers a duplicate with a PRUNE, which makes the link lazy at both ends. If an announced message does not arrive in
+    time, the node sends a GRAFT to the neighbour that announced it. This makes the link eager, and the neighbour sends
+    the message.
 
     A message on several topics travels in the swarm of each of them that the node is in. If several of them use the
-    same link, one copy crosses it, with their topics. A message on a topic to which its publisher does not subscribe
-    is handed to a subscriber.
+    same link, one copy with their topics crosses it. If a publisher does not subscribe to a topic of its message, it
+    sends the message to a subscriber of the topic.
 
     Attributes:
         trees: the node's place in the tree of each swarm in which it has had a neighbour.
@@ -69,18 +70,18 @@ class Broadcast(Hyparview, Spreading):
 
     @staticmethod
     def copies_follow_links(parameters: Mapping[str, Any], *, told: bool, several: bool) -> bool:
-        """See ``Part``: in a topic's swarm they do; in the shared one the bootstrap's list may be out of date."""
+        """Return whether each topic has a swarm. In the shared one, the bootstrap service's list may be outdated."""
         return bool(parameters.get("scope", "topic") == "topic")
 
     @staticmethod
     def copies_may_wait(parameters: Mapping[str, Any]) -> bool:
-        """See ``Part``: without an eager neighbour, the first copy is sent to the first who asks for it by GRAFT."""
+        """Return True: without an eager neighbour, a node sends the first copy to the first node that asks by GRAFT."""
         return True
 
     # -------------------------------------------------------------------------------------------------- messages
 
     def send_own(self, turn: Turn, copy: Data) -> None:
-        """Send a message of this node's own, also to subscribers of topics that it does not subscribe to."""
+        """Send this node's own message, also to subscribers of topics that this node does not subscribe to."""
         swarms = self.swarms_of(copy.topics)
         self.remember(copy.message_id, swarms)
         self._send_on(turn, None, copy, swarms)
@@ -102,7 +103,7 @@ class Broadcast(Hyparview, Spreading):
         if frame.swarm not in self.swarms:
             self.refuse(turn, peer, frame)
         elif tree is None or peer not in tree:
-            self.swarms[frame.swarm].receive(turn, peer, frame)  # the sender is no neighbour
+            self.swarms[frame.swarm].receive(turn, peer, frame)  # the sender is not a neighbour
         elif isinstance(frame, PlumtreeIhave):
             self._take_ihave(turn, peer, frame, tree)
         elif isinstance(frame, PlumtreeGraft):
@@ -112,7 +113,7 @@ class Broadcast(Hyparview, Spreading):
             tree.demote(peer)
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        """Deliver the first copy, send on the first one in each swarm, and prune the links that bring duplicates."""
+        """Deliver the first copy, forward the first copy in each swarm, and prune links that bring duplicates."""
         swarms = self.swarms_of(copy.topics)
         if not swarms:
             turn.trace("reject", peer=peer, message_id=copy.message_id, topics=copy.topics, reason="not_subscribed")
@@ -130,7 +131,14 @@ class Broadcast(Hyparview, Spreading):
                 self._grow(turn, swarm, peer, copy)
 
     def _send_on(self, turn: Turn, source: NodeId | None, copy: Data, swarms: tuple[SwarmId, ...]) -> None:
-        """Push a copy over the eager links of these swarms, and queue its announcement for the lazy ones."""
+        """Send a copy over the eager links of these swarms, and queue announcements for the lazy ones.
+
+        Args:
+            turn: the present turn.
+            source: the neighbour that sent it; None = this node.
+            copy: the copy.
+            swarms: the swarms.
+        """
         carried: dict[NodeId, tuple[TopicId, ...]] = {}
         for swarm in swarms:
             part = copy if self.is_shared else replace(copy, topics=(swarm,))
@@ -147,12 +155,12 @@ class Broadcast(Hyparview, Spreading):
                     self._announce_later(turn)
         last: Data | None = None
         for peer, topics in carried.items():
-            if last is None or last.topics != topics:  # equal copies are one value, which is encoded once
+            if last is None or last.topics != topics:  # equal copies are one object, which is encoded once
                 last = Data(copy.message_id, topics, copy.hops, UNLIMITED_TTL, copy.payload)
             turn.send(peer, last)
 
     def _keep(self, turn: Turn, swarm: SwarmId, copy: Data) -> None:
-        """Keep a copy for those that ask for it, and forget those that were kept long enough."""
+        """Keep a copy for nodes that ask for it, and forget copies that were kept long enough."""
         key = swarm, copy.message_id
         kept = Kept(turn.now_ns + round(self._p.cache_s * 1e9), copy)
         self._kept.put(key, kept, len(copy.payload))
@@ -171,12 +179,18 @@ class Broadcast(Hyparview, Spreading):
     # ------------------------------------------------------------------------------------------------------ trees
 
     def neighbour_up(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
-        """New links are eager. Source: Plumtree Algorithm 2, NeighborUp."""
+        """Make the link of a new neighbour eager.
+
+        Source: Plumtree Algorithm 2, NeighborUp.
+        """
         super().neighbour_up(turn, swarm, peer)
         self.trees.setdefault(swarm, Tree()).promote(peer)
 
     def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:
-        """Source: Plumtree Algorithm 2, NeighborDown."""
+        """Remove a former neighbour from the tree.
+
+        Source: Plumtree Algorithm 2, NeighborDown.
+        """
         super().neighbour_down(turn, swarm, peer, reason)
         self.trees[swarm].drop(peer)
 
@@ -189,7 +203,13 @@ class Broadcast(Hyparview, Spreading):
         turn.send(peer, PlumtreePrune(swarm))
 
     def _grow(self, turn: Turn, swarm: SwarmId, peer: NodeId, copy: Data) -> None:
-        """Take the link of the first copy into the tree, or a lazy link over which the way was much shorter.
+        """Add the link of the first copy to the tree, or a lazy link with a much shorter way.
+
+        Args:
+            turn: the present turn.
+            swarm: the swarm of the tree.
+            peer: the neighbour that sent the first copy.
+            copy: the copy.
 
         Source: Plumtree Algorithm 3.
         """
@@ -202,7 +222,7 @@ class Broadcast(Hyparview, Spreading):
         tree.promote(peer)
         best = min(announced, key=announced.__getitem__) if announced else peer
         if best != peer and announced and copy.hops - announced[best] >= self._p.optimisation_threshold:
-            tree.promote(best)  # also where it is eager already: it announced the message, so its own end is lazy
+            tree.promote(best)  # even if it is eager already: it announced the message, so its own end is lazy
             turn.send(best, PlumtreeGraft(swarm, None))
             self._prune(turn, swarm, peer, tree)
 

@@ -1,4 +1,4 @@
-"""HyParView's and Plumtree's frames. Each is about one swarm; messages themselves travel as ``Data``."""
+"""HyParView's and Plumtree's frames. Each is about one swarm. Messages themselves are ``Data``."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
@@ -27,7 +27,7 @@ class SwarmFrame(Frame, frozen=True):
         return () if self.swarm == SHARED else [(node, (self.swarm,)) for node in (sender, *self.named())]
 
     def named(self) -> Iterable[NodeId]:
-        """The nodes that the frame names."""
+        """Return the nodes that the frame names."""
         return ()
 
 
@@ -63,7 +63,7 @@ class HyparviewNeighbour(SwarmFrame, frozen=True):
 
 @register
 class HyparviewAnswer(SwarmFrame, frozen=True):
-    """The answer to a join or a request: whether the sender has the receiver in its active view. Not in the papers."""
+    """The answer to a join or a request: whether the receiver is in the sender's active view. Not in the papers."""
 
     kind: ClassVar[int] = 103
     accepted: bool
@@ -71,9 +71,9 @@ class HyparviewAnswer(SwarmFrame, frozen=True):
 
 @register
 class HyparviewDisconnect(SwarmFrame, frozen=True):
-    """DISCONNECT: the sender does not have the receiver in its active view; ``stays``: it is in the swarm.
+    """DISCONNECT: the receiver is not in the sender's active view; ``stays``: the sender is in the swarm.
 
-    ``nodes``: others of the swarm, if the receiver had to make room; not in the papers.
+    ``nodes``: other nodes of the swarm, if the receiver was displaced; not in the papers.
     """
 
     kind: ClassVar[int] = 104
@@ -89,7 +89,7 @@ class HyparviewDisconnect(SwarmFrame, frozen=True):
 
 @register
 class HyparviewShuffle(SwarmFrame, frozen=True):
-    """SHUFFLE: a random walk with nodes that ``origin`` knows; ``ttl``: hops left, this one included."""
+    """SHUFFLE: a random walk with nodes that ``origin`` knows; ``ttl``: hops left, including this one."""
 
     kind: ClassVar[int] = 105
     origin: NodeNumber
@@ -112,7 +112,7 @@ class HyparviewShuffleReply(SwarmFrame, frozen=True):
 
 
 class Advert(Struct, frozen=True, array_like=True, gc=False):
-    """A message that the sender of a ``PlumtreeIhave`` has. ``hops``: what a copy would say at the receiver."""
+    """A message that the sender of a ``PlumtreeIhave`` has. ``hops``: the hop count of a copy at the receiver."""
 
     message_id: MessageId
     hops: Hops

@@ -1,4 +1,4 @@
-"""HyParView's logical links on the wire, where each topic has a swarm."""
+"""HyParView's logical links as an observer sees them, if each topic has a swarm."""
 
 from peer.core.frames import Frame
 from peer.core.observed_links import ObservedLinks
@@ -6,11 +6,11 @@ from peer.protocols.plumtree.frames import HyparviewAnswer, HyparviewDisconnect
 
 
 class ActiveTopics(ObservedLinks):
-    """The swarms in whose active view this end has the other.
+    """The swarms in which this end has the other end in its active view.
 
-    An answer that accepts puts each end into the other's active view; an end that has no place sends a disconnect. A
-    refusal ends nothing: its sender did not have the other when it read the request, and may have read an answer that
-    accepts since, if the two asked each other at the same time.
+    After an answer that accepts, each end is in the other's active view; an end without a free place sends a
+    disconnect. A refusal ends nothing: the other end was not in its sender's view at the request. It may have entered
+    that view since by an answer that accepts, if the two asked each other at the same time.
     """
 
     frames = (HyparviewAnswer, HyparviewDisconnect)

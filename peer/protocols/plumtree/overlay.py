@@ -29,26 +29,26 @@ from peer.protocols.plumtree.swarm import UNUSED, Swarm
 SHUFFLE, REQUESTS = "overlay/shuffle", "overlay/requests"
 
 MOST_DIALS = 64
-"""Limit on the links that are being opened. Frames for another node are dropped."""
+"""Most links that are being opened. The node drops frames for more nodes."""
 
 MOST_POSTED = 64
-"""Limit on the frames that wait for such a link."""
+"""Most frames that wait for such a link."""
 
 SPREAD = 7919
-"""Distance between the contacts of successive topics, so that no node is the contact of many topics."""
+"""Distance between the contacts of consecutive topics, so that no node is the contact of many topics."""
 
 
 class Hyparview(Part):
-    """Keeps the node in its swarms: those of its topics, or the shared one.
+    """Keeps the node in its swarms: the swarms of its topics, or the shared one.
 
-    A physical link is there as long as a swarm of either end needs it: for a neighbour in its active view, or for a
-    request that awaits its answer. A link that was opened for a frame alone, such as the reply to a shuffle, is closed
-    when the frame is sent. If the other end needs the link, it opens the link again. Logical links are the links of
-    active views: of each topic's swarm, or, in the shared overlay, of the topics to which both ends subscribe by the
-    bootstrap service's list.
+    A physical link exists as long as a swarm of either end needs it: for a neighbour in its active view, or for a
+    request that awaits its answer. If a node opened a link only for a frame, such as the reply to a shuffle, it closes
+    the link after the frame. If the other end needs the link, it redials. Logical links are the links of active views:
+    in the swarm of each topic, or in the shared overlay the topics that both ends subscribe to by the bootstrap
+    service's list.
 
     Attributes:
-        swarms: by number.
+        swarms: the swarms by number.
 
     Source: HyParView section 4; a swarm for each topic, and shared links, as in iroh-gossip.
     """
@@ -80,12 +80,12 @@ class Hyparview(Part):
 
     @staticmethod
     def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks] | None:
-        """See ``Part``: in the shared overlay, the bootstrap service's list says which topics a link carries."""
+        """Return ``ActiveTopics`` if each topic has a swarm. In the shared one, frames do not show a link's topics."""
         return ActiveTopics if parameters.get("scope", "topic") == "topic" else None
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
-        """Ask to become a neighbour for each topic: nodes of its swarm answer, others say that they are not in it."""
+        """Yield requests to become a neighbour for each topic. A node refuses if it is not in the topic's swarm."""
         return (HyparviewNeighbour(topic, False) for topic in topics)
 
     # ----------------------------------------------------------------------------------------------------- swarms
@@ -94,13 +94,13 @@ class Hyparview(Part):
         return Swarm(number, self.state, self._p, self._draws, self)
 
     def swarms_of(self, topics: Iterable[TopicId]) -> tuple[SwarmId, ...]:
-        """The swarms of this node in which a message on these topics travels."""
+        """Return the swarms of this node in which a message on these topics travels."""
         if self.is_shared:
             return (SHARED,)
         return tuple(topic for topic in dict.fromkeys(topics) if topic in self.swarms)
 
     def start(self, turn: Turn) -> None:
-        """Start the shuffles, at an instant within the period that differs between nodes."""
+        """Begin the shuffles at a random instant within the first period."""
         turn.set_timer(SHUFFLE, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
@@ -120,7 +120,7 @@ class Hyparview(Part):
         self._relink_shared(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Shuffle, or give up requests that were not answered in time."""
+        """Shuffle, or give up requests without an answer in time."""
         if name == SHUFFLE:
             turn.set_timer(SHUFFLE, turn.now_ns + self._period_ns)
             for swarm in self.swarms.values():
@@ -142,7 +142,13 @@ class Hyparview(Part):
             self.refuse(turn, peer, frame)
 
     def refuse(self, turn: Turn, peer: NodeId, frame: SwarmFrame) -> None:
-        """Tell the sender of a frame on a swarm that this node is not in it, unless the sender knows already."""
+        """Tell the sender of a frame that this node is not in the swarm, unless the sender knows that already.
+
+        Args:
+            turn: the present turn.
+            peer: the sender.
+            frame: the frame.
+        """
         turn.trace("reject", peer=peer, kind=frame.kind, reason="not_subscribed")
         if not isinstance(frame, (HyparviewDisconnect, HyparviewShuffleReply)):
             self.post(turn, peer, HyparviewDisconnect(frame.swarm, False, ()))
@@ -150,21 +156,21 @@ class Hyparview(Part):
     # ---------------------------------------------------------------------------------------------- listed nodes
 
     def contact(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
-        """The first listed node from a place on that depends on the swarm alone.
+        """Return the first listed node from a number on that depends only on the swarm.
 
-        If nodes that start at once entered through different contacts, several overlays would form.
+        If nodes that start at the same time entered through different contacts, several overlays would form.
         """
         listed = self._listed(swarm) & ~bitset(excluded)
         first = max(swarm, 0) * SPREAD % self.state.numbers
         return lowest(listed >> first << first or listed) if listed else None
 
     def stranger(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
-        """A random listed node of a swarm; None = all are excluded."""
+        """Return a random listed node of a swarm; None = all are excluded."""
         listed = self._listed(swarm) & ~bitset(excluded)
         return choose(listed, self._draws) if listed else None
 
     def subscriber(self, topic: TopicId) -> NodeId | None:
-        """A random listed subscriber, preferably a linked one; None = there is none."""
+        """Return a random listed subscriber, preferably a linked one; None = there is none."""
         listed = self._membership.subscribers(topic)
         around = listed & bitset(self.state.neighbours)
         return choose(around or listed, self._draws) if listed else None
@@ -175,7 +181,13 @@ class Hyparview(Part):
     # ------------------------------------------------------------------------------------------------------ links
 
     def post(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Send a frame, over a new link if there is none."""
+        """Send a frame. If there is no link, open one.
+
+        Args:
+            turn: the present turn.
+            peer: the receiver.
+            frame: the frame.
+        """
         if peer in self.state.neighbours:
             turn.send(peer, frame)
             return
@@ -188,13 +200,13 @@ class Hyparview(Part):
             self._posted[peer].append(frame)
 
     def release(self, turn: Turn, peer: NodeId) -> None:
-        """Close the link to a node that no swarm needs, or no longer ask for one."""
+        """Close the link to a node that no swarm needs, or stop opening it."""
         if not any(swarm.uses(peer) for swarm in self.swarms.values()):
             self._posted.pop(peer, None)
             turn.disconnect(peer, UNUSED)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Send what waited for the link, and close it if it was opened for that alone."""
+        """Send the frames that waited for the link, and close it if it was opened only for them."""
         self._relink(turn, peer)
         posted = self._posted.pop(peer, ())
         for frame in posted:
@@ -203,7 +215,7 @@ class Hyparview(Part):
             self.release(turn, peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Treat the node as failed, without waiting for the driver to open the link again."""
+        """Treat the node as failed, and do not wait until the driver has redialled."""
         if retrying:
             turn.disconnect(peer, "lost")
         self._posted.pop(peer, None)
@@ -211,7 +223,7 @@ class Hyparview(Part):
             swarm.link_down(turn, peer, reason)
 
     def await_answers(self, turn: Turn) -> None:
-        """Set the timer for a request that was made now, unless it is set for an earlier request."""
+        """Set the timer for a new request, unless it is set for an earlier request."""
         if not self._awaiting:
             self._awaiting = True
             turn.set_timer(REQUESTS, turn.now_ns + self._timeout_ns)
@@ -222,12 +234,19 @@ class Hyparview(Part):
         self._relink(turn, peer)
 
     def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:
-        """A node is no longer in a swarm's active view."""
+        """Update the logical links with a node that left a swarm's active view.
+
+        Args:
+            turn: the present turn.
+            swarm: the swarm.
+            peer: the node.
+            reason: why logical links end, for traces.
+        """
         if peer in self.state.neighbours:
             self._relink(turn, peer, reason)
 
     def _relink_shared(self, turn: Turn) -> None:
-        """In the shared overlay, logical links follow the interests of both ends."""
+        """Update the logical links in the shared overlay after a change of interests."""
         if self.is_shared:
             for peer in self.state.neighbours:
                 self._relink(turn, peer, "left")

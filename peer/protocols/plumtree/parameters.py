@@ -1,4 +1,4 @@
-"""What may be set of HyParView and Plumtree."""
+"""The parameters of HyParView and Plumtree."""
 
 from typing import Annotated, Literal
 

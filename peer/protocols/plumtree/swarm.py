@@ -32,20 +32,20 @@ UNUSED = "unused"
 """The reason with which a node closes a link that none of its swarms needs."""
 
 MOST_REQUESTS = 16
-"""Limit on the requests of a node in a swarm that await an answer. Forwarded joins of other nodes cause some."""
+"""Most requests of a node in a swarm that await an answer. Forwarded joins of other nodes cause some."""
 
 SCARCE = 2
-"""Free places with which a node joins again, if no node of its passive view takes one."""
+"""Least number of free places with which a node joins again, if no node of its passive view takes one."""
 
 
 class Request(Struct):
     """A join, or a request to become a neighbour, that awaits its answer.
 
     Attributes:
-        frame: what was sent.
-        due_ns: when the other node counts as failed.
-        urgent: whether the answer finds a place even if the active view is full by then.
-        resent: whether it was sent again, since the other node had closed the link before it read the request.
+        frame: the frame that was sent.
+        due_ns: when the other node counts as failed (ns).
+        urgent: whether the other node gets a place even if the active view is full by then.
+        resent: whether it was sent again, since the other node closed the link before it read the request.
     """
 
     frame: SwarmFrame
@@ -58,17 +58,17 @@ class Swarm:
     """Keeps a node's views in a swarm.
 
     The active view is symmetric: a node enters it only when both sides agree, by a join or a request and its answer,
-    over a link that is up. A node that wrongly takes this one for its neighbour is sent a disconnect. A neighbour whose
-    link is lost has failed. Free places are filled from the passive view, by one request at a time for each event that
-    may have freed a place; shuffles keep the passive view fresh. A node without neighbours, and one that no node of its
-    passive view accepts, join through a node that the bootstrap service lists.
+    over a link that is up. This node sends a disconnect to a node that wrongly has it in its active view. A neighbour
+    whose link broke has failed. Each event that may free a place sends one request to a node of the passive view.
+    Shuffles keep the passive view fresh. A node without neighbours, or one that no node of its passive view accepts,
+    joins through a node that the bootstrap service lists.
 
     Args:
-        number: the swarm's.
-        state: the node's.
+        number: the number of the swarm.
+        state: the node's state.
         parameters: sizes, walks and times.
-        draws: for what is chosen at random.
-        overlay: has the links that its swarms share.
+        draws: the generator for random choices.
+        overlay: the overlay, which has the links that its swarms share.
 
     Source: HyParView section 4; docs/protocols/plumtree.md lists the additions.
     """
@@ -84,11 +84,11 @@ class Swarm:
         self._overlay = overlay
         self._timeout_ns = round(parameters.request_timeout_s * 1e9)
         self._most_named = parameters.shuffle_active + parameters.shuffle_passive + 1
-        self._tried: set[NodeId] = set()  # since the last shuffle, in vain
+        self._tried: set[NodeId] = set()  # since the last shuffle, without success
         self._shuffled: tuple[NodeId, ...] = ()
 
     def uses(self, peer: NodeId) -> bool:
-        """Whether the link to a node is needed."""
+        """Return whether the link to a node is needed."""
         return peer in self.views.active or peer in self.requests
 
     # ------------------------------------------------------------------------------------------ entering, leaving
@@ -98,7 +98,7 @@ class Swarm:
             self._refill(turn)
 
     def leave(self, turn: Turn) -> None:
-        """The node is no longer in the swarm."""
+        """Leave the swarm."""
         for peer in tuple(self.views.active):
             self._overlay.post(turn, peer, HyparviewDisconnect(self._number, False, ()))
             self._remove(turn, peer, "left")
@@ -128,11 +128,17 @@ class Swarm:
                 self._take_shuffle(turn, peer, origin, min(ttl, self._p.shuffle_walk), nodes[: self._most_named])
 
     def disown(self, turn: Turn, peer: NodeId) -> None:
-        """Tell a node that wrongly takes this one for its neighbour."""
+        """Send a disconnect to a node that wrongly has this node in its active view."""
         self._overlay.post(turn, peer, HyparviewDisconnect(self._number, True, ()))
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """A link ended or could not be opened. Its node has failed, unless it closed a link that it did not need."""
+        """Handle the end of a link. Its node has failed, unless it closed a link that it did not need.
+
+        Args:
+            turn: the present turn.
+            peer: the node.
+            reason: why the link ended or could not be opened.
+        """
         was_used, is_alive = self.uses(peer), reason in (UNUSED, UNWANTED)
         if peer in self.views.active:
             self._remove(turn, peer, reason)
@@ -160,7 +166,14 @@ class Swarm:
                 self._overlay.post(turn, other, HyparviewForwardJoin(self._number, peer, self._p.active_walk))
 
     def _take_walk(self, turn: Turn, peer: NodeId, node: NodeId, ttl: int) -> None:
-        """Become the neighbour of the new node if its walk ends here; otherwise pass the walk on."""
+        """Become the neighbour of the new node if its walk ends here. Otherwise forward the walk.
+
+        Args:
+            turn: the present turn.
+            peer: the node that forwarded the walk.
+            node: the new node.
+            ttl: the hops left.
+        """
         if node in self.views.active or node == self._state.node or not self._state.may_be_node(node):
             return
         following = self.views.pick_active(peer) if ttl > 0 else None
@@ -179,7 +192,13 @@ class Swarm:
         self._overlay.post(turn, peer, HyparviewAnswer(self._number, accepted))
 
     def _take_answer(self, turn: Turn, peer: NodeId, accepted: bool) -> None:
-        """Complete a request. An answer may come too late, or when no place is free any more."""
+        """Complete a request. The answer may be late, or there may be no free place any more.
+
+        Args:
+            turn: the present turn.
+            peer: the node that answers.
+            accepted: whether it accepts.
+        """
         request = self.requests.pop(peer, None)
         if not accepted:
             self._tried.add(peer)
@@ -191,7 +210,14 @@ class Swarm:
         self._overlay.release(turn, peer)
 
     def _take_disconnect(self, turn: Turn, peer: NodeId, stays: bool, nodes: tuple[NodeId, ...]) -> None:
-        """Replace a neighbour that displaced this node or left the swarm."""
+        """Replace a neighbour that displaced this node or left the swarm.
+
+        Args:
+            turn: the present turn.
+            peer: the node.
+            stays: whether it is in the swarm.
+            nodes: other nodes of the swarm.
+        """
         was_used = self.uses(peer)
         if peer in self.views.active:
             self._remove(turn, peer, "disconnected")
@@ -206,7 +232,7 @@ class Swarm:
             self._overlay.release(turn, peer)
 
     def _admit(self, turn: Turn, peer: NodeId) -> None:
-        """Take a node into the active view. In a full one, a random member makes room."""
+        """Add a node to the active view. If the view is full, displace a random member."""
         if peer in self.views.active:
             return
         if self.views.free <= 0 and (other := self.views.pick_active()) is not None:
@@ -226,7 +252,7 @@ class Swarm:
     # --------------------------------------------------------------------------------------------------- requests
 
     def expire(self, turn: Turn) -> None:
-        """Give up requests that were not answered in time."""
+        """Give up requests without an answer in time."""
         overdue = [peer for peer, request in self.requests.items() if request.due_ns <= turn.now_ns]
         for peer in overdue:
             self._fail(peer)
@@ -249,7 +275,7 @@ class Swarm:
         self._ask(turn, contact, HyparviewJoin(self._number), urgent=True)
 
     def _refill(self, turn: Turn) -> None:
-        """Ask a node of the passive view for a free place in the active view; urgently if there is no neighbour."""
+        """Ask a node of the passive view to become a neighbour if a place is free; urgently if there is none."""
         pending = sum(peer not in self.views.active for peer in self.requests)
         if self.views.free <= pending or pending >= MOST_REQUESTS:
             return
@@ -267,7 +293,7 @@ class Swarm:
     # --------------------------------------------------------------------------------------------------- shuffles
 
     def tick(self, turn: Turn) -> None:
-        """Begin a shuffle, and try to fill the active view again, with all nodes that are known."""
+        """Begin a shuffle, and try again to fill the active view with all known nodes."""
         is_stuck = not self.views.active or self.views.free >= SCARCE
         is_stuck &= not self.requests and self._tried.issuperset(self.views.passive)
         self._tried.clear()
@@ -288,7 +314,15 @@ class Swarm:
         self._overlay.post(turn, target, walk)
 
     def _take_shuffle(self, turn: Turn, peer: NodeId, origin: NodeId, ttl: int, nodes: tuple[NodeId, ...]) -> None:
-        """Pass the walk on, or if it ends here, return as many names as it brought."""
+        """Forward a shuffle. If it ends here, return as many names as it has, and learn its nodes.
+
+        Args:
+            turn: the present turn.
+            peer: the node that forwarded it.
+            origin: the node that began it.
+            ttl: the hops left, including this one.
+            nodes: the nodes that it names.
+        """
         if origin == self._state.node or not self._state.may_be_node(origin):
             return
         following = self.views.pick_active(peer, origin) if ttl > 1 else None
@@ -301,7 +335,7 @@ class Swarm:
         self._learn((origin, *nodes), given)
 
     def _names(self, count: int, receiver: NodeId) -> tuple[NodeId, ...]:
-        """Random nodes for another node's passive view: passive ones, and neighbours if these do not suffice."""
+        """Return random nodes for another node's passive view: passive ones first, then neighbours."""
         passive = self.views.sample_passive(count, receiver)
         return (*passive, *self.views.sample_active(count - len(passive), receiver))
 

@@ -1,4 +1,4 @@
-"""Plumtree's state of a node in a swarm: eager and lazy links, and announced messages that have not come."""
+"""Plumtree's state of a node in a swarm: eager and lazy links, and announced messages that have not arrived."""
 
 from typing import Any
 
@@ -6,17 +6,18 @@ from peer.core.contract import MessageId, NodeId
 from peer.protocols.plumtree.frames import Advert
 
 MOST_ANNOUNCED = 1000
-"""Limit on the missing messages that a neighbour has announced. Its further announcements are ignored."""
+"""Most missing messages that a neighbour has announced. The node ignores more announcements."""
 
 
 class Tree:
     """A node's place in the tree of a swarm.
 
-    Every neighbour is either eager (it is sent messages) or lazy (it is sent announcements).
+    Every neighbour is either eager (the node sends it messages) or lazy (the node sends it announcements).
 
     Attributes:
-        eager, lazy: in the order in which they became so.
-        queued: announcements for neighbours that are still to be sent.
+        eager: the eager neighbours, in the order in which they became eager.
+        lazy: the lazy neighbours, in the order in which they became lazy.
+        queued: announcements that wait to be sent, by neighbour.
         missing: message -> the neighbours that announced it and were not asked for it yet, with the hops of their
             copies, in the order of their announcements. A message stays here as long as its timer runs, even if no
             neighbour is left to ask.
@@ -44,7 +45,7 @@ class Tree:
         self.lazy[peer] = None
 
     def drop(self, peer: NodeId) -> None:
-        """Forget a node that is no longer a neighbour, and what it has announced."""
+        """Forget a former neighbour and its announcements."""
         held: tuple[dict[NodeId, Any], ...] = (self.eager, self.lazy, self.queued, self._announced)
         for peers in (*held, *self.missing.values()):
             peers.pop(peer, None)
@@ -76,7 +77,7 @@ class Tree:
         return peer
 
     def forget(self, identifier: MessageId) -> dict[NodeId, int] | None:
-        """Remove a message that has come or was given up.
+        """Remove a message that arrived or was given up.
 
         Returns:
             The neighbours that announced it and were not asked for it, with the hops of their copies; None = it was

@@ -8,17 +8,18 @@ from peer.protocols.plumtree.parameters import PlumtreeParameters
 
 
 class Views:
-    """The active view, whose members are neighbours, and the passive view, from which neighbours are replaced.
+    """The active view, whose members are neighbours, and the passive view, which provides replacements.
 
-    No node is in both, and the node itself is in neither.
+    No node is in both views, and the owner is in neither.
 
     Args:
-        node: the node whose views they are.
+        node: the owner of the views.
         parameters: the sizes.
-        draws: for what is chosen at random.
+        draws: the generator for random choices.
 
     Attributes:
-        active, passive: in the order in which nodes came.
+        active: the active view, in the order in which nodes entered it.
+        passive: the passive view, in the order in which nodes entered it.
     """
 
     __slots__ = ("_draws", "_most_active", "_most_passive", "_node", "active", "passive")
@@ -33,7 +34,7 @@ class Views:
 
     @property
     def free(self) -> int:
-        """Places in the active view."""
+        """The number of free places in the active view."""
         return self._most_active - len(self.active)
 
     def activate(self, peer: NodeId) -> None:
@@ -51,19 +52,19 @@ class Views:
         self.passive[peer] = None
 
     def pick_active(self, *excluded: NodeId) -> NodeId | None:
-        """A random neighbour other than these; None where there is none."""
+        """Return a random neighbour other than these; None if there is none."""
         return self._pick(self.active, excluded)
 
     def pick_passive(self, *excluded: Container[NodeId]) -> NodeId | None:
-        """A random member of the passive view that is in none of these; None where there is none."""
+        """Return a random member of the passive view that is in none of these; None if there is none."""
         return self._pick([peer for peer in self.passive if not any(peer in each for each in excluded)], ())
 
     def sample_active(self, count: int, *excluded: NodeId) -> tuple[NodeId, ...]:
-        """Up to ``count`` random neighbours other than these."""
+        """Return up to ``count`` random neighbours other than these."""
         return self._sample([peer for peer in self.active if peer not in excluded], count)
 
     def sample_passive(self, count: int, *excluded: NodeId) -> tuple[NodeId, ...]:
-        """Up to ``count`` random members of the passive view other than these."""
+        """Return up to ``count`` random members of the passive view other than these."""
         return self._sample([peer for peer in self.passive if peer not in excluded], count)
 
     def _pick(self, peers: Iterable[NodeId], excluded: Container[NodeId]) -> NodeId | None:

@@ -1,8 +1,8 @@
 """The random overlay: every node opens a fixed number of links to nodes drawn uniformly.
 
 Incoming links are not limited, so a node has about twice as many links on average. With a few outgoing links per node
-the graph is connected with high probability. The overlay knows nothing of topics: messages reach their subscribers
-through nodes without interest, too (``peer.core.dissemination.flood``).
+the graph is connected with high probability. The overlay ignores topics, so messages reach their subscribers through
+relays, too (``peer.core.dissemination.flood``).
 """
 
 from peer.protocols.description import Composition, Description, ParameterError
@@ -10,7 +10,7 @@ from peer.protocols.random_graph.overlay import RandomGraph, RandomParameters
 
 
 def check_degree(parameters: RandomParameters, nodes: int) -> None:
-    """Refuse more links than there are other nodes.
+    """Raise an exception if nodes open more links than there are other nodes.
 
     Raises:
         ParameterError: ``degree`` is too large.

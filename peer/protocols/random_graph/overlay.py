@@ -18,9 +18,9 @@ class RandomParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class RandomGraph(Part):
-    """Opens ``degree`` links to nodes drawn uniformly from the candidates, and takes any number of incoming ones.
+    """Opens ``degree`` links to nodes drawn uniformly from the candidates, and accepts any number of incoming links.
 
-    A link that the driver gave up is replaced by another draw, and its node is not drawn again for a while.
+    After the driver gave up a link, the node draws a replacement. It does not draw the lost node again for some time.
 
     Source: Topiary section II-A (outgoing links); GossipSub's and Bitcoin's random connections are of this kind.
     """
@@ -35,9 +35,9 @@ class RandomGraph(Part):
         self.links.fill(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Replace a chosen node that the driver no longer tries to reach."""
+        """Replace a chosen node that the driver does not redial."""
         self.links.link_down(turn, peer, retrying)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Give the nodes that could not be reached another chance, and those that the membership found since."""
+        """Choose missing nodes, also from those that could not be reached or that the membership found since."""
         self.links.try_again(turn)

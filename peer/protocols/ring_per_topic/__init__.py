@@ -1,7 +1,7 @@
-"""A ring for each topic: every subscriber has a logical link to the next higher one, the highest to the lowest.
+"""One ring per topic: every subscriber has a logical link to the next higher one, and the highest to the lowest.
 
-A baseline of SpiderCast's evaluation, in which every topic costs a node two links at most. Rings on which the same two
-nodes are neighbours share a link. A message goes both ways around its topic's ring.
+It is a baseline of SpiderCast's evaluation. Every topic costs a node at most two links. Rings in which the same two
+nodes are neighbours share a link. A message travels around its topic's ring in both directions.
 
 Source: docs/protocols/similarity-and-rings.md.
 """

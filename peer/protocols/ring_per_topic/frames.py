@@ -8,7 +8,7 @@ from peer.core.identifiers import TopicNumber
 
 @register
 class RingLink(Frame, frozen=True):
-    """On the rings of these topics, and no others, you come next after me."""
+    """The receiver is the sender's successor in the rings of these topics, and of no others."""
 
     kind: ClassVar[int] = 90
     own_topics: ClassVar[str] = "topics"
@@ -17,7 +17,7 @@ class RingLink(Frame, frozen=True):
 
 @register
 class RingRefusal(Frame, frozen=True):
-    """I do not subscribe to these topics: somebody else comes next after you."""
+    """The sender does not subscribe to these topics, so another node must be the receiver's successor."""
 
     kind: ClassVar[int] = 91
     topics: tuple[TopicNumber, ...]

@@ -1,4 +1,4 @@
-"""The rings' logical links on the wire."""
+"""The rings' logical links as an observer sees them."""
 
 from peer.core.frames import Frame
 from peer.core.observed_links import NO_TOPICS, ObservedLinks
@@ -6,9 +6,9 @@ from peer.protocols.ring_per_topic.frames import RingLink, RingRefusal
 
 
 class RingTopics(ObservedLinks):
-    """The rings on which one end comes next after the other: each ``RingLink`` names all of its sender's.
+    """The rings in which one end is the other's successor. Each ``RingLink`` names all such rings of its sender.
 
-    A node has no logical link on a ring that it refuses.
+    A node has no logical link in a ring that it refuses.
     """
 
     frames = (RingLink, RingRefusal)

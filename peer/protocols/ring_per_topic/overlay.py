@@ -1,4 +1,4 @@
-"""One ring for each topic, ordered by node number; links that several rings need are shared."""
+"""One ring per topic, ordered by node number. Rings share links."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -28,12 +28,12 @@ class RingPerTopicParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class RingPerTopic(Part):
-    """Keeps a logical link to the next higher subscriber of every topic of its own, and takes those of the lower ones.
+    """Keeps a logical link to its successor, the next higher subscriber, in the ring of each of its topics.
 
-    The highest subscriber's next is the lowest. A successor is given up only once its replacement is linked. A link
-    that neither side needs is closed by whichever finds out first; who needs it after all opens it again.
+    The lowest subscriber is the successor of the highest. A node gives up a successor only after the link to the next
+    one is up. The node that first notices that neither side needs a link closes it. A node that needs it again redials.
 
-    Source: SpiderCast section 3.9.2 (RingPT). How the rings are kept is ours.
+    Source: SpiderCast section 3.9.2 (RingPT). The maintenance of the rings is ours.
     """
 
     Parameters = RingPerTopicParameters
@@ -65,7 +65,7 @@ class RingPerTopic(Part):
         self._refresh(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Look again, also for those that could not be reached."""
+        """Recompute the successors. Nodes that could not be reached are candidates again."""
         turn.set_timer(REFRESH, turn.now_ns + self._refresh_ns)
         self._failed.clear()
         self._refresh(turn)
@@ -95,7 +95,7 @@ class RingPerTopic(Part):
         self._settle(turn)
 
     def _successor(self, topic: TopicId, passed: Bitset) -> NodeId | None:
-        """The next higher subscriber of a topic that takes this node, else the lowest."""
+        """Return the next higher subscriber of a topic that does not refuse this node, or the lowest."""
         ring = self._membership.subscribers(topic) & ~passed
         first = self.state.node + 1
         while ring:
@@ -106,7 +106,7 @@ class RingPerTopic(Part):
         return None
 
     def _settle(self, turn: Turn) -> None:
-        """Tell the successors, and those that are so no more once all new ones are linked; close what is not needed."""
+        """Tell the successors their topics, and former successors once links to all are up. Close unneeded links."""
         waiting = any(not self._is_up(peer) for peer in self._next)
         for peer in [*self._told, *(peer for peer in self._next if peer not in self._told)]:
             if self._is_up(peer):
@@ -116,7 +116,7 @@ class RingPerTopic(Part):
             self._close(turn, peer)
 
     def _still_mine(self, peer: NodeId) -> list[TopicId]:
-        """The topics on which a neighbour was told that it comes next, as far as both still want them."""
+        """Return the topics in which a neighbour was told that it is the successor, if both subscribe to them."""
         topics = self._told.get(peer, ())
         return [topic for topic in topics if topic in self.state.topics and (peer, topic) not in self._refused]
 
@@ -141,11 +141,11 @@ class RingPerTopic(Part):
             self._refresh(turn)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """A successor is there, or a predecessor, which will say so."""
+        """Update the successors. A predecessor tells this node its topics."""
         self._settle(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Close the gap: skip a node that has failed, but not one that closed the link as unneeded."""
+        """Replace a lost successor. Skip a node that failed, but not one that closed the link as unneeded."""
         if retrying:
             turn.disconnect(peer, "lost")
         if peer not in self._closing and reason != UNNEEDED:
@@ -159,7 +159,7 @@ class RingPerTopic(Part):
         return peer in self.state.neighbours and peer not in self._closing
 
     def _relink(self, turn: Turn, peer: NodeId) -> None:
-        """The logical links with a neighbour are those that either side needs."""
+        """Set the logical links with a neighbour to those that either side needs. Close the link if there are none."""
         both = {*self._told.get(peer, ()), *self._heard.get(peer, ())}
         topics = tuple(sorted(both & self.state.topics))
         self.write(peer, forwards=frozenset(topics))

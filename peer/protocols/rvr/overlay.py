@@ -1,4 +1,4 @@
-"""RVR: a tree per topic, made of the relay paths of all its subscribers."""
+"""RVR: a tree per topic, which consists of the relay paths of all its subscribers."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated
@@ -27,17 +27,17 @@ class RvrParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
 
 
 class PlacedRvrParameters(RvrParameters, forbid_unknown_fields=True, frozen=True):
-    """With what the plan gives every node."""
+    """The parameters with those that the plan gives every node."""
 
     contacts: tuple[NodeId, ...] = ()
     """Nodes that this one knows at first, besides those that the bootstrap service and peer sampling name."""
 
 
 class Rvr(RelayingOverlay):
-    """Routes to the rendezvous node of each topic that it subscribes to; the union of these paths is the topic's tree.
+    """Routes to the rendezvous node of each topic that it subscribes to. The union of these paths is the topic's tree.
 
-    The routing table is oblivious to subscriptions, and nodes tell nobody what they subscribe to, except the next node
-    on the way.
+    The routing table does not depend on subscriptions, and nodes tell their subscriptions only to the next node on the
+    way.
 
     Source: Vitis section IV (RVR).
     """
@@ -56,7 +56,7 @@ class Rvr(RelayingOverlay):
         return {node: topics for node, topics in candidates.items() if self.world.would_choose(node)}
 
     def make_profile(self, turn: Turn) -> Frame:
-        """An unchanged profile is the same frame as before."""
+        """Return the profile. An unchanged profile is the same object."""
         if self._profile.ring != self.world.ring:
             self._profile = Profile(NOTHING, self.world.ring)
         return self._profile
@@ -72,7 +72,7 @@ class Rvr(RelayingOverlay):
 
 
 def draw_initial_state(network: FirstNetwork, parameters: RvrParameters) -> list[Choice]:
-    """Return what each node knows at first (``PlacedRvrParameters``); nothing unless the start is converged."""
+    """Return the contacts of each node at the start (``PlacedRvrParameters``); none unless the start is converged."""
     nodes = len(network.interests)
     if parameters.start == "random":
         return [{}] * nodes

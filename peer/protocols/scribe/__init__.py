@@ -1,11 +1,12 @@
 """Scribe: a multicast tree per group over Pastry's prefix routing.
 
-A group is a topic. Its root is the node whose key is nearest to the group's on Pastry's ring (``pastry``). A node that
-subscribes asks the next node on the way there to be its parent, which asks on unless it is in the tree already
-(``overlay``, ``forest``). Heartbeats run down from the root; a node that hears none looks for another parent.
+A group is a topic. Its root is the node whose key is closest to the group's key on Pastry's ring (``pastry``). A node
+that subscribes asks the next node on the way to the root to be its parent. That node asks its own next node, unless it
+is in the tree already (``overlay``, ``forest``). The root sends heartbeats down the tree. A node that receives none
+looks for another parent.
 
-A message goes up to the root and from there down the tree. ``multicast`` extends the overlay by that, and so fills the
-roles of overlay and dissemination. The overlay alone carries the messages of another dissemination.
+A message goes up to the root and from there down the tree. ``multicast`` adds that to the overlay, and so fills the
+roles of overlay and dissemination. The overlay also works with another dissemination.
 
 Source: docs/protocols/scribe.md.
 """

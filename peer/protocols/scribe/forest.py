@@ -6,14 +6,16 @@ Group = int
 
 
 class Tree:
-    """A node's place in one group's tree. Without a parent it is the root, or waits to look for one again.
+    """A node's place in one group's tree. Without a parent, the node is the root, or waits to look for a parent again.
 
     Attributes:
-        parent: the node that was asked to be the parent; ``heard_ns``: when it was, or was last heard from.
-        children: in the order in which they came.
-        depth: links from the root; None as long as nothing was heard from it.
+        parent: the node that was asked to be the parent.
+        heard_ns: when it was asked, or when its latest heartbeat arrived (ns).
+        children: the children in the order in which they joined.
+        depth: number of links from the root; None before the first heartbeat.
         is_root: whether this node is the root.
-        attempts: how often in a row no parent was found; ``again_ns``: when to look again.
+        attempts: number of failures in a row to find a parent.
+        again_ns: when to look for a parent again (ns).
     """
 
     __slots__ = ("again_ns", "attempts", "children", "depth", "heard_ns", "is_root", "parent")
@@ -29,11 +31,12 @@ class Tree:
 
 
 class Forest:
-    """All trees in which a node stands, and its neighbours in them.
+    """All trees that a node is in, and its neighbours in them.
 
     Attributes:
-        trees: by group.
-        parents, children: the groups in which each neighbour is one.
+        trees: the trees by group.
+        parents: the groups in which each neighbour is the parent.
+        children: the groups in which each neighbour is a child.
     """
 
     def __init__(self) -> None:
@@ -42,12 +45,12 @@ class Forest:
         self.children: dict[NodeId, dict[Group, None]] = {}
 
     def follow(self, group: Group, parent: NodeId) -> None:
-        """Take a node for the parent in a group in which there is none."""
+        """Make a node the parent in a group without a parent."""
         self.trees[group].parent = parent
         self.parents.setdefault(parent, {})[group] = None
 
     def part(self, group: Group) -> NodeId | None:
-        """Have no parent in a group any more; return the one that there was."""
+        """Remove the parent in a group, and return it."""
         tree = self.trees[group]
         parent, tree.parent, tree.depth, tree.is_root = tree.parent, None, None, False
         if parent is not None:
@@ -59,12 +62,12 @@ class Forest:
         self.children.setdefault(child, {})[group] = None
 
     def dismiss(self, group: Group, child: NodeId) -> None:
-        """Have a child no more in a group."""
+        """Remove a child in a group."""
         del self.trees[group].children[child]
         _discard(self.children, child, group)
 
     def shared_with(self, peer: NodeId) -> tuple[Group, ...]:
-        """The groups in which a node is parent or child, rising."""
+        """Return the groups in which a node is parent or child, in rising order."""
         return tuple(sorted({**self.parents.get(peer, {}), **self.children.get(peer, {})}))
 
 

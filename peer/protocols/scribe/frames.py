@@ -1,4 +1,4 @@
-"""Scribe's frames. What concerns several groups on a link travels in one frame where it happens at one instant."""
+"""Scribe's frames. Most can be about several groups, so that one frame is sent per link and instant."""
 
 from typing import Annotated, ClassVar
 
@@ -12,7 +12,7 @@ Groups = tuple[Natural, ...]
 
 @register
 class ScribeJoin(Frame, frozen=True):
-    """JOIN: the receiver is to be the sender's parent in these groups."""
+    """JOIN: a request to be the sender's parent in these groups."""
 
     kind: ClassVar[int] = 80
     groups: Groups
@@ -20,7 +20,7 @@ class ScribeJoin(Frame, frozen=True):
 
 @register
 class ScribeLeave(Frame, frozen=True):
-    """LEAVE: the receiver is no longer the sender's parent in these groups."""
+    """LEAVE: the receiver stops being the sender's parent in these groups."""
 
     kind: ClassVar[int] = 81
     groups: Groups
@@ -28,7 +28,7 @@ class ScribeLeave(Frame, frozen=True):
 
 @register
 class ScribeRedirect(Frame, frozen=True):
-    """The sender is not, or no longer, the receiver's parent in a group; one of its children (``nodes``) may be."""
+    """The sender refuses or stops being the receiver's parent in a group; its children (``nodes``) may be asked."""
 
     kind: ClassVar[int] = 82
     group: Natural
@@ -37,9 +37,9 @@ class ScribeRedirect(Frame, frozen=True):
 
 @register
 class ScribeHeartbeat(Frame, frozen=True):
-    """The sender is the receiver's parent in these groups, whose root has just been heard from.
+    """A heartbeat of the roots of these groups, in which the sender is the receiver's parent.
 
-    ``depth`` counts the links from the root to the receiver.
+    ``depth`` is the number of links from the root to the receiver.
     """
 
     kind: ClassVar[int] = 83

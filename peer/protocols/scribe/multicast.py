@@ -1,4 +1,4 @@
-"""Scribe whole: the trees, and the messages that go up to the group's root and down its tree."""
+"""All of Scribe: the trees, and the messages that go up to the group's root and down its tree."""
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.dissemination.spread import MOST_HOPS, Spreading
@@ -9,17 +9,17 @@ from peer.protocols.scribe.overlay import Scribe
 from peer.protocols.scribe.parameters import ScribeParameters
 
 Leg = int
-"""A way that a message takes through a node: 2 x its group, and 1 where it goes down the tree."""
+"""The direction of a message at a node: 2 x its group, plus 1 if it goes down the tree."""
 
 DELIVERED = -1
-"""Remembered with the legs of a message that the application has, or that it published."""
+"""An item among the legs of a message that the node has delivered or published."""
 
 
 class Multicast(Scribe, Spreading):
-    """Sends a message up to the root of each of its groups, and from there down to all in the tree.
+    """Sends a message up to the root of each of its groups, and from there down to all nodes in the tree.
 
-    A node passes it on once in each direction. It delivers the first copy, whichever way that goes; on the way down the
-    nodes between publisher and root get a second one. A copy bears the topics of the groups that its link serves.
+    A node forwards it once in each direction and delivers the first copy, whatever its direction. The nodes between
+    publisher and root get a second copy on the way down. A copy has the topics of the groups that its link serves.
 
     Source: Scribe, multicast message dissemination.
     """
@@ -40,10 +40,10 @@ class Multicast(Scribe, Spreading):
         self._pass_on(turn, None, copy, copy.hops, (DELIVERED,))
 
     def receive_copy(self, turn: Turn, peer: NodeId, copy: Data) -> None:
-        """Deliver the first copy that the application wants, and pass on what goes a new way."""
+        """Deliver the first copy on a subscribed topic, and forward copies in new directions."""
         legs = self.seen.get(copy.message_id, ())
         is_wanted = not self.state.topics.isdisjoint(copy.topics)
-        if legs and is_wanted and DELIVERED not in legs:  # so far it went by in other groups only
+        if legs and is_wanted and DELIVERED not in legs:  # earlier copies were in other groups only
             del self.seen[copy.message_id]
         self.take(turn, peer, copy)
         if is_wanted and DELIVERED not in legs:
@@ -63,6 +63,6 @@ class Multicast(Scribe, Spreading):
         self.remember(copy.message_id, legs)
         last: Data | None = None
         for peer, topics in carried.items():
-            if last is None or last.topics != topics:  # equal copies are one value, which is encoded once
+            if last is None or last.topics != topics:  # equal copies are one object, which is encoded once
                 last = Data(copy.message_id, topics, hops, UNLIMITED_TTL, copy.payload)
             turn.send(peer, last)

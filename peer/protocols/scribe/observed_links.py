@@ -1,4 +1,4 @@
-"""Scribe's logical links on the wire, where each topic has a tree."""
+"""Scribe's logical links as an observer sees them, if each topic has a tree."""
 
 from peer.core.frames import Frame
 from peer.core.observed_links import NO_TOPICS, ObservedLinks
@@ -8,14 +8,15 @@ from peer.protocols.scribe.frames import ScribeJoin, ScribeLeave, ScribeRedirect
 class TreeTopics(ObservedLinks):
     """The trees in which one end is the other's parent.
 
-    JOIN asks its receiver to be the parent, LEAVE ends that, and a redirection is the parent's refusal or farewell.
+    JOIN asks its receiver to be the parent. The child ends that by LEAVE, and the parent refuses or ends it by a
+    redirection.
     """
 
     frames = (ScribeJoin, ScribeLeave, ScribeRedirect)
 
     def __init__(self) -> None:
         super().__init__()
-        self._follows = {True: NO_TOPICS, False: NO_TOPICS}  # the trees in which this end is the child, and the other
+        self._follows = {True: NO_TOPICS, False: NO_TOPICS}  # the trees in which this end, and the other, is the child
 
     def take(self, frame: Frame, *, own: bool) -> None:
         match frame:

@@ -1,4 +1,4 @@
-"""The Scribe overlay: a tree a group, made of the routes by which its members' JOINs reach the group's root."""
+"""The Scribe overlay: one tree per group, from the routes of its members' JOINs to the group's root."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
@@ -22,24 +22,24 @@ SECOND_NS = 1_000_000_000
 
 RETRY_NS = SECOND_NS
 MOST_DOUBLINGS = 5
-"""A node that found no parent looks again after 1, 2, 4, ... 32 s."""
+"""Doublings of the pause after which a node without a parent looks again: 1, 2, 4, ... 32 s."""
 
 PASSED_OVER_NS = 30 * SECOND_NS
-"""How long routes avoid a node whose link was lost."""
+"""How long routes avoid a node whose link ended (ns)."""
 
 MOST_DEPTH = 64
-"""A heartbeat that has passed this many nodes runs in a circle."""
+"""A heartbeat that has passed more nodes than this travels in a circle."""
 
 
 class Scribe(Part):
-    """Keeps the node's place in the trees of its groups, and in those of other groups whose JOINs come by.
+    """Keeps the node's place in the trees of its groups, and of other groups whose JOINs it receives.
 
     To join a group, a node sends JOIN to the next node on Pastry's way to the group's key. That node accepts it as a
-    child, and sends its own JOIN unless it is in the tree. Heartbeats run down from the root. A node that receives none
-    joins again. A node without interest and children leaves.
+    child, and sends its own JOIN unless it is in the tree. The root sends heartbeats down the tree. A node that
+    receives none joins again. A node that is not a member and has no children leaves.
 
-    Degrees are bounded: where a full node is asked, it sends a child of its largest group down to the child's siblings,
-    or the new one to its siblings-to-be, or refuses it.
+    Degrees are bounded. A full node that receives a JOIN sends a child of its largest group to the child's siblings, or
+    sends the new node to the children of the group, or refuses it.
 
     Source: Castro, Druschel, Kermarrec, Rowstron, SCRIBE (IEEE JSAC 20(8), 2002), membership management, repair and
     bottleneck remover; Topiary section V-B3 for the groupings.
@@ -65,22 +65,22 @@ class Scribe(Part):
 
     @staticmethod
     def observe_links(parameters: Mapping[str, Any]) -> type[ObservedLinks] | None:
-        """See ``Part``: which topics a link carries in random groups, no frame of the groups says."""
+        """Return ``TreeTopics`` for groups by topic. Frames do not show the topics of a link in random groups."""
         return TreeTopics if parameters.get("grouping", "topic") == "topic" else None
 
     # ------------------------------------------------------------------------------------------------- groups
 
     def groups_of(self, copy: Data) -> list[tuple[Group, tuple[TopicId, ...]]]:
-        """The groups in which a copy travels, each with those of its topics that it has there."""
+        """Return the groups in which a copy travels, each with the copy's topics there."""
         if self._by_topic:
             return [(topic, (topic,)) for topic in copy.topics]
         return [(self._drawn(publisher_of(copy.message_id)), copy.topics)]
 
     def receivers(self, group: Group, source: NodeId | None) -> tuple[bool, Iterable[NodeId]]:
-        """Who gets a copy next in a group, and whether that is down the tree.
+        """Return whether a copy goes down the tree of a group next, and the nodes that get it.
 
-        What comes from the parent goes down to the children. What comes from anywhere else, or from here, goes up; from
-        the root it goes down. A node outside the tree passes it to a neighbour on Pastry's way.
+        A copy from the parent goes down to the children. Any other copy goes up to the parent, or down if this node is
+        the root. A node outside the tree passes it to a neighbour on Pastry's way.
         """
         tree = self.forest.trees.get(group)
         if tree is not None and tree.parent is not None and tree.parent in self.state.neighbours:
@@ -91,11 +91,11 @@ class Scribe(Part):
         return False, () if hop is None else (hop,)
 
     def _drawn(self, node: NodeId) -> Group:
-        """A node's random group; everybody can tell."""
+        """Return a node's random group, which every node can compute."""
         return make_key(f"member/{node}") % self._p.groups
 
     def own_groups(self) -> list[Group]:
-        """Return the groups that this node is a member of, rising."""
+        """Return the groups that this node is a member of, in rising order."""
         return sorted(self.state.topics) if self._by_topic else [self._random_group]
 
     def _is_member(self, group: Group) -> bool:
@@ -112,9 +112,9 @@ class Scribe(Part):
         turn.set_timer(HEARTBEAT, turn.now_ns + 1 + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Join the groups, in an order of this node's own: where its degree does not suffice, chance decides.
+        """Join the groups in random order, so that chance decides which ones if the degree does not suffice.
 
-        Nodes that have gone are asked no longer. They may come back, and count as new then.
+        Stop asking nodes that are down. They may come back, and count as new then.
         """
         self._lost = {peer: until_ns for peer, until_ns in self._lost.items() if directory.nodes >> peer & 1}
         for peer in tuple(self.forest.parents):
@@ -131,7 +131,7 @@ class Scribe(Part):
             self._join(turn, topic)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """One group less, unless others need this node there."""
+        """Leave the topic's group, unless other nodes need this node in its tree."""
         if self._by_topic:
             self._leave_if_idle(turn, topic)
 
@@ -142,7 +142,7 @@ class Scribe(Part):
         self._relink(turn, peer, self.state.neighbours[peer].interests)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Find another way for what went by a lost parent, and pass the lost node over for a while."""
+        """Find other parents in place of a lost one. Routes avoid the lost node for ``PASSED_OVER_NS``."""
         if retrying:
             turn.disconnect(peer, "lost")
         if reason != UNUSED:
@@ -150,7 +150,7 @@ class Scribe(Part):
         self._do_without(turn, peer)
 
     def _do_without(self, turn: Turn, peer: NodeId) -> None:
-        """A node is neither parent nor child any more."""
+        """Remove a node as parent and child in all groups."""
         orphaned, deserted = tuple(self.forest.parents.get(peer, ())), tuple(self.forest.children.get(peer, ()))
         for group in deserted:
             self.forest.dismiss(group, peer)
@@ -161,7 +161,7 @@ class Scribe(Part):
                 self._seek(turn, group)
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """A neighbour's interests: where groups are random, they are what its link carries."""
+        """Update the topics of a neighbour's link, which are its interests if groups are random."""
         assert isinstance(frame, Subscriptions)
         self._relink(turn, peer, frozenset(frame.topics))
 
@@ -179,7 +179,7 @@ class Scribe(Part):
                 self._take_heartbeat(turn, peer, groups, depth)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """A heartbeat is due, or it is time to look for parents again."""
+        """Send heartbeats, or look for parents again."""
         if name == HEARTBEAT:
             self._lost = {peer: until_ns for peer, until_ns in self._lost.items() if until_ns > turn.now_ns}
             for group in tuple(self.forest.trees):
@@ -195,13 +195,13 @@ class Scribe(Part):
     # ------------------------------------------------------------------------------------------------ parents
 
     def _join(self, turn: Turn, group: Group) -> None:
-        """Be in a group's tree."""
+        """Enter a group's tree, unless this node is in it."""
         if group not in self.forest.trees:
             self.forest.trees[group] = Tree()
             self._seek(turn, group)
 
     def _seek(self, turn: Turn, group: Group) -> None:
-        """Ask the next node on Pastry's way to be the parent; be the root where there is none."""
+        """Ask the next node on Pastry's way to be the parent. Become the root if there is none."""
         tree = self.forest.trees[group]
         hop = self._route(group)
         tree.is_root = hop is None
@@ -240,7 +240,7 @@ class Scribe(Part):
             turn.connect(parent)
 
     def _give_up(self, turn: Turn, group: Group) -> None:
-        """There is no parent to be had for now: send the children away, and perhaps look again later."""
+        """Send the children away, since no parent was found. A member of the group looks again later."""
         tree = self.forest.trees[group]
         for child in tuple(tree.children):
             self._send_down(turn, group, child, ())
@@ -264,7 +264,7 @@ class Scribe(Part):
             self._release(turn, parent)
 
     def _leave_if_idle(self, turn: Turn, group: Group) -> bool:
-        """Leave a tree in which nobody needs this node; return whether nobody does."""
+        """Leave a tree in which no node needs this one. Return whether this node is outside the tree now."""
         tree = self.forest.trees.get(group)
         if tree is None or tree.children or self._is_member(group):
             return tree is None
@@ -273,7 +273,7 @@ class Scribe(Part):
         return True
 
     def _check(self, turn: Turn, group: Group) -> None:
-        """Leave where nobody needs this node, and a silent parent; be root only while nobody is closer to the key."""
+        """Leave a tree that does not need this node, and a silent parent. Stop being root if a closer node is known."""
         if self._leave_if_idle(turn, group):
             return
         tree = self.forest.trees[group]
@@ -330,9 +330,16 @@ class Scribe(Part):
             self._seek(turn, group)
 
     def _make_room_below(self, turn: Turn, group: Group, newcomer: NodeId) -> bool:
-        """Make room for a child: where a larger group than its own has one to spare, that one goes down.
+        """Make room for a child, and return whether there is room.
 
-        Source: Scribe's bottleneck remover. The child that came last goes; distances are not known here.
+        If a larger group than the newcomer's has a child that is in no other group, that child is sent to its siblings.
+
+        Args:
+            turn: the present turn.
+            group: the newcomer's group.
+            newcomer: the node that wants to be a child.
+
+        Source: Scribe's bottleneck remover. Distances are not known here, so the child that joined last is sent away.
         """
         children = self.forest.children
         if newcomer in children or len(children) < self._p.children:
@@ -353,13 +360,20 @@ class Scribe(Part):
             self._leave_if_idle(turn, group)
 
     def _send_down(self, turn: Turn, group: Group, child: NodeId, siblings: tuple[NodeId, ...]) -> None:
-        """Have a child no more; it may ask its siblings. It closes the link where it has no other use for it."""
+        """Remove a child, which may ask its siblings. It closes the link if it does not need it.
+
+        Args:
+            turn: the present turn.
+            group: the group.
+            child: the child.
+            siblings: the nodes that it may ask.
+        """
         self.forest.dismiss(group, child)
         turn.send(child, ScribeRedirect(group, siblings))
         self._relink(turn, child, self.state.neighbours[child].interests)
 
     def _beat(self, turn: Turn, groups: Iterable[Group], depth: int) -> None:
-        """Send the children in these groups a heartbeat, which finds them at this depth."""
+        """Send heartbeats to the children in these groups, which are at this depth."""
         told: dict[NodeId, list[Group]] = {}
         for group in groups:
             for child in self.forest.trees[group].children:
@@ -370,19 +384,25 @@ class Scribe(Part):
     # -------------------------------------------------------------------------------------------------- links
 
     def _release(self, turn: Turn, peer: NodeId) -> None:
-        """A neighbour is one in a tree less: its link goes where it is one in none."""
+        """Update the topics of a neighbour after it left a tree. Close its link if they share no tree."""
         if peer in self.state.neighbours:
             self._relink(turn, peer, self.state.neighbours[peer].interests)
         if peer not in self.forest.parents and peer not in self.forest.children:
             turn.disconnect(peer, UNUSED)
 
     def _relink(self, turn: Turn, peer: NodeId, theirs: frozenset[TopicId]) -> None:
-        """The logical links with a neighbour: topics whose trees it shares, or, in a random group, all shared ones."""
+        """Update the logical links with a neighbour: topics with shared trees, or all shared topics in random groups.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour.
+            theirs: the topics that it subscribes to.
+        """
         shared = self.forest.shared_with(peer)
         topics = shared if self._by_topic or not shared else tuple(sorted(self.state.topics & theirs))
         self.set_logical(turn, peer, topics, "regrouped")
 
 
 def _waits(tree: Tree) -> bool:
-    """Whether a node found no parent, and is to look again."""
+    """Return whether a node found no parent and will look for one again."""
     return tree.parent is None and not tree.is_root

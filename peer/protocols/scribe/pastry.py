@@ -1,4 +1,4 @@
-"""Pastry: keys on a ring, and the next node on the way to the one whose key is numerically closest to a given one."""
+"""Pastry: keys on a ring, and the next node on the way to the node whose key is numerically closest to a given key."""
 
 import hashlib
 from bisect import bisect_left
@@ -16,29 +16,29 @@ Key = int
 
 
 def make_key(name: str) -> Key:
-    """The key of what is called ``name``: a hash, hence uniform over the ring, and the same for everybody."""
+    """Return the key of a name: a hash that is uniform over the ring and the same for all nodes."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[: KEY_BITS // 8], "big")
 
 
 @lru_cache(maxsize=1 << 17)
 def node_key(node: NodeId) -> Key:
-    """A node's key."""
+    """Return a node's key."""
     return make_key(f"node/{node}")
 
 
 def distance(one: Key, other: Key) -> int:
-    """How far apart two keys are, the shorter way round the ring."""
+    """Return the distance of two keys along the shorter way around the ring."""
     gap = (one - other) % SPACE
     return min(gap, SPACE - gap)
 
 
 class Ring:
-    """All nodes numbered below ``width`` in the order of their keys. Keys follow from numbers, so all nodes share it.
+    """All nodes with numbers below ``width`` in the order of their keys. All nodes share it, since numbers give keys.
 
     Attributes:
-        keys: theirs, rising.
-        nodes: whose each of them is.
-        places: where each node stands among them.
+        keys: the keys of the nodes, in rising order.
+        nodes: the node of each key.
+        places: the index of each node.
     """
 
     def __init__(self, width: int) -> None:
@@ -49,22 +49,22 @@ class Ring:
 
 @lru_cache(maxsize=8)
 def shared_ring(width_bits: int) -> Ring:
-    """The ring of the nodes below 2 ** ``width_bits``."""
+    """Return the ring of the nodes with numbers below 2 ** ``width_bits``."""
     return Ring(1 << width_bits)
 
 
 class Pastry:
-    """One node's routing: a leaf set and a routing table, made of the nodes that it knows when they are looked at.
+    """The routing of one node: a leaf set and a routing table, which are computed from the nodes that it knows.
 
     The table's entry for a row and a digit is one of the known nodes that share the row's digits with this node and
-    continue with that digit. Pastry takes a nearby node. Here, nodes do not know distances: each node begins its search
+    continue with that digit. Pastry takes a nearby node. Here, nodes do not know distances. Each node begins its search
     at a different place among the candidates, so that the load spreads.
 
     Args:
         node: this node.
-        digit_bits: bits of a digit, a divisor of ``KEY_BITS``. (b)
-        leaf_set: how many known nodes next to this one on the ring it may go to directly, half of them on each side.
-            (|L|)
+        digit_bits: bits of a digit, a divisor of ``KEY_BITS`` (b).
+        leaf_set: the number of known nodes next to this one on the ring that it routes to directly, half of them on
+            each side (|L|).
 
     Source: Rowstron and Druschel, Pastry (Middleware 2001), node state and routing.
     """
@@ -80,9 +80,12 @@ class Pastry:
         self._arc: tuple[Key, int] | None = None
 
     def next_hop(self, key: Key, known: Bitset, attempt: int = 0) -> NodeId | None:
-        """The known node to go to on the way to a key; None where this one's key is the closest.
+        """Return the next known node on the way to a key; None if this node's key is the closest.
 
-        ``attempt``: how many of the table's entries turned out to be of no use and are skipped.
+        Args:
+            key: the key.
+            known: the known nodes.
+            attempt: how many entries of the table to skip, since they did not help before.
         """
         self._know(known)
         if self._arc is None or (key - self._arc[0]) % SPACE <= self._arc[1]:
@@ -92,7 +95,10 @@ class Pastry:
         return self.nearer(key, self._leaves) if entry is None else entry
 
     def nearer(self, key: Key, nodes: Iterable[NodeId]) -> NodeId | None:
-        """Of some nodes the one that is most on the way to a key: it shares as many digits and is closer than this."""
+        """Return the node that is closest on the way to a key; None if none is.
+
+        A node is on the way if it shares at least as many digits with the key as this node, and is closer.
+        """
         row, rank = self._shared(key, self._node), self._rank(key, self._node)
         fit = [node for node in nodes if self._shared(key, node) >= row and self._rank(key, node) < rank]
         return min(fit, key=lambda node: (-self._shared(key, node), self._rank(key, node)), default=None)
@@ -101,7 +107,7 @@ class Pastry:
         return distance(node_key(node), key), node
 
     def _shared(self, key: Key, node: NodeId) -> int:
-        """How many leading digits a node's key shares with another one."""
+        """Return the number of leading digits that a node's key shares with another key."""
         return (KEY_BITS - (node_key(node) ^ key).bit_length()) // self._digit_bits
 
     def _know(self, known: Bitset) -> None:
@@ -128,7 +134,7 @@ class Pastry:
         return found
 
     def _entry(self, key: Key, attempt: int) -> NodeId | None:
-        """The table's entry for the first digit in which this node's key differs from another one."""
+        """Return the table's entry for the first digit in which this node's key differs from another key."""
         shift = KEY_BITS - (self._shared(key, self._node) + 1) * self._digit_bits
         first = bisect_left(self._ring.keys, key >> shift << shift)
         last = bisect_left(self._ring.keys, ((key >> shift) + 1) << shift)

@@ -1,7 +1,7 @@
-"""The similarity overlay: links to the nodes with the most similar interests, and random ones.
+"""The similarity overlay: links to the nodes with the most similar interests, and to random nodes.
 
-A baseline of SpiderCast's evaluation. It has SpiderCast's tasks and frames, with a number of neighbours as their aim in
-place of coverage.
+It is a baseline of SpiderCast's evaluation. It has SpiderCast's tasks and frames, but the aim is a number of neighbours
+instead of coverage.
 
 Source: docs/protocols/similarity-and-rings.md.
 """

@@ -1,4 +1,4 @@
-"""The similarity overlay: SpiderCast's tasks with a number of links for an aim, however these cover the interest."""
+"""The similarity overlay: SpiderCast's tasks with a number of links as their aim, whatever these cover."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -16,7 +16,7 @@ from peer.protocols.spidercast.maintenance import MaintenanceParameters
 
 
 class LinkCount:
-    """Wants a number of neighbours, accepted ones included. It stands where SpiderCast's coverage stands.
+    """The aim of a number of neighbours, including accepted ones. It takes the place of SpiderCast's coverage.
 
     Source: SpiderCast section 3.9.1.
     """
@@ -44,19 +44,25 @@ class LinkCount:
         return max(0, self.limit - self._neighbours + len(gone))
 
     def gains_by(self, interest: Interest) -> bool:
-        """Any neighbour helps while some are missing."""
+        """Return whether neighbours are missing: then any neighbour helps."""
         return self.missing() > 0
 
     def critical(self, gone: Sequence[Interest]) -> Interest:
-        """No topic: the loss of one neighbour is as bad as that of another."""
+        """Return no topics, since all neighbours count alike."""
         return frozenset()
 
 
 class SimilarNodes(LinkCount):
-    """Chooses the node whose interest has the most in common with the own one."""
+    """Chooses the node that shares the most topics with this one."""
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
-        """NEXTSIMILARITYNODE: ties are broken at random, also where nobody has anything in common."""
+        """Return a candidate that shares the most topics, drawn from equal ones (NEXTSIMILARITYNODE).
+
+        Args:
+            membership: names the subscribers of topics.
+            among: the candidates; any of them may be drawn if none shares a topic.
+            draws: the generator.
+        """
         best = most_often((membership.subscribers(topic) for topic in sorted(self._own)), among) or among
         return choose(best, draws) if best else None
 
@@ -65,7 +71,13 @@ class AnyNodes(LinkCount):
     """Chooses any node."""
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
-        """NEXTRANDOMNODE."""
+        """Return any candidate (NEXTRANDOMNODE).
+
+        Args:
+            membership: not used.
+            among: the candidates.
+            draws: the generator.
+        """
         return choose(among, draws) if among else None
 
 

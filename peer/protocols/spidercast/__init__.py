@@ -1,10 +1,10 @@
 """SpiderCast: few neighbours that together share every topic of a node's interest K times.
 
 Two tasks (``neighbour_task``) each keep a set of neighbours, one by greedy and one by random coverage (``coverage``). A
-task asks a node to become a neighbour while its aim is not reached, and asks neighbours to disconnect while it has more
-than it needs. ``maintained_overlay`` gives both tasks their links, heartbeats and the neighbours' interests; it serves
-any aim, and the similarity overlay uses it with another one. ``maintenance`` has the parameters and the interface of an
-aim, ``overlay`` the two aims of SpiderCast. Read ``coverage``, ``maintenance``, ``neighbour_task``,
+task asks nodes to become neighbours until it reaches its aim, and asks neighbours to disconnect if it has more than it
+needs. ``maintained_overlay`` manages the links and heartbeats of both tasks, and the neighbours' interests. It works
+with any aim; the similarity overlay uses it with another one. ``maintenance`` has the parameters and the interface of
+an aim, ``overlay`` the two aims of SpiderCast. Read ``coverage``, ``maintenance``, ``neighbour_task``,
 ``maintained_overlay`` and ``overlay`` in this order.
 
 Source: docs/protocols/spidercast.md.

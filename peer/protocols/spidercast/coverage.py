@@ -1,4 +1,4 @@
-"""K-coverage: what SpiderCast's tasks aim at, and how they choose the next neighbour."""
+"""K-coverage: the aim of SpiderCast's tasks, and how they choose the next neighbour."""
 
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
@@ -11,17 +11,17 @@ Interest = frozenset[TopicId]
 
 
 class Coverage:
-    """Counts, for each topic of the node's interest, the neighbours that share it: ``times`` (K) are wanted.
+    """Counts the neighbours that share each topic of the node's interest; the aim is ``times`` (K) per topic.
 
-    It is kept up to date neighbour by neighbour, so that asking costs one step for each topic of the own interest.
+    The counts are updated with every neighbour, so that a question costs one step per topic of the node's interest.
 
     Args:
         times: K.
-        attainable: how many neighbours can share a topic at most; more are not missed. None = K are wanted on every
-            topic, as in the paper, even if fewer exist.
+        attainable: returns the largest number of neighbours that can share a topic, which suffices. None = every topic
+            needs K neighbours, as in the paper, even if fewer exist.
 
     Attributes:
-        times: K, the number of neighbours wanted on every topic.
+        times: K, the number of neighbours that every topic needs.
 
     Source: SpiderCast section 2.3, Figure 3, lines 1-7.
     """
@@ -37,7 +37,7 @@ class Coverage:
 
     @property
     def limit(self) -> int:
-        """L_max: enough neighbours even where each covers a single topic."""
+        """L_max: enough neighbours even if each covers only one topic."""
         return self.times * len(self._counts)
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
@@ -58,7 +58,7 @@ class Coverage:
                 counts[topic] -= 1
 
     def missing(self, gone: Sequence[Interest] = ()) -> int:
-        """CALCKUNCOVERED: how many topics fewer than K neighbours share, not counting the neighbours in ``gone``."""
+        """Return how many topics fewer than K neighbours share, without the neighbours in ``gone`` (CALCKUNCOVERED)."""
         times = self.times
         if self._attainable is not None:
             return sum(self._lacks(topic, self._left(topic, gone)) for topic in self._counts)
@@ -67,19 +67,19 @@ class Coverage:
         return sum(count - sum(topic in interest for interest in gone) < times for topic, count in self._counts.items())
 
     def _left(self, topic: TopicId, gone: Sequence[Interest]) -> int:
-        """How many neighbours share a topic, not counting those in ``gone``."""
+        """Return how many neighbours share a topic, without those in ``gone``."""
         return self._counts[topic] - sum(topic in interest for interest in gone)
 
     def _lacks(self, topic: TopicId, count: int) -> bool:
-        """Whether a topic has too few neighbours."""
+        """Return whether so many neighbours are too few for a topic."""
         return count < self.times and (self._attainable is None or count < self._attainable(topic))
 
     def gains_by(self, interest: Interest) -> bool:
-        """Whether an interest holds a topic that fewer than K neighbours share."""
+        """Return whether an interest contains a topic that too few neighbours share."""
         return not interest.isdisjoint(self.uncovered())
 
     def critical(self, gone: Sequence[Interest]) -> Interest:
-        """The topics that exactly K neighbours share, not counting those in ``gone``; or as many as can."""
+        """Return the topics that exactly as many neighbours share as they need, without those in ``gone``."""
         times, counts = self.times, self._counts
         if self._attainable is not None:
             left = {topic: self._left(topic, gone) for topic in counts}
@@ -90,17 +90,17 @@ class Coverage:
         return frozenset(topic for topic in counts if counts[topic] - sum(topic in other for other in gone) == times)
 
     def uncovered(self) -> list[TopicId]:
-        """The topics that too few neighbours share, rising."""
+        """Return the topics that too few neighbours share, in rising order."""
         return [topic for topic, count in self._counts.items() if self._lacks(topic, count)]
 
 
 class GreedyCoverage(Coverage):
-    """Chooses the node that covers the most topics of those that are not covered yet.
+    """Chooses the node that covers the largest number of uncovered topics.
 
     Args:
         times: K.
-        attainable: see ``Coverage``.
-        fair: whether any of several such nodes is chosen at random; else always that with the lowest number.
+        attainable: as in ``Coverage``.
+        fair: whether to draw one of several such nodes at random; otherwise choose the lowest number.
     """
 
     def __init__(self, times: int, attainable: Callable[[TopicId], int] | None = None, *, fair: bool = True) -> None:
@@ -108,10 +108,15 @@ class GreedyCoverage(Coverage):
         self._fair = fair
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
-        """NEXTGREEDYCOVERAGENODE: None where nobody covers any.
+        """Return a candidate that covers the most uncovered topics; None if none covers any (NEXTGREEDYCOVERAGENODE).
 
-        Source: SpiderCast Figure 5, lines 1-9, coverage taken over the neighbours (lines 5 and 6 of the figure take it
-        over the candidates, by which every popular topic looks covered).
+        Args:
+            membership: names the subscribers of topics.
+            among: the candidates.
+            draws: the generator.
+
+        Source: SpiderCast Figure 5, lines 1-9, with the coverage by the neighbours. Lines 5 and 6 of the figure take
+        the coverage by the candidates, so that every popular topic seems covered.
         """
         best = most_often((membership.subscribers(topic) for topic in self.uncovered()), among)
         if best and not self._fair:
@@ -120,12 +125,17 @@ class GreedyCoverage(Coverage):
 
 
 class RandomCoverage(Coverage):
-    """Chooses any node that covers at least one topic of those that are not covered yet."""
+    """Chooses any node that covers at least one uncovered topic."""
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
-        """NEXTRANDOMCOVERAGENODE: None where nobody covers any.
+        """Return any candidate that covers an uncovered topic; None if none does (NEXTRANDOMCOVERAGENODE).
 
-        Source: SpiderCast Figure 5, lines 10-19, coverage taken over the neighbours.
+        Args:
+            membership: names the subscribers of topics.
+            among: the candidates.
+            draws: the generator.
+
+        Source: SpiderCast Figure 5, lines 10-19, with the coverage by the neighbours.
         """
         useful = 0
         for topic in self.uncovered():

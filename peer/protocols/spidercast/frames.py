@@ -1,8 +1,8 @@
-"""SpiderCast's messages. Its baselines speak them too.
+"""The frames of SpiderCast. Its baselines use them, too.
 
-``task`` says which of a node's two maintenance tasks is meant: 0 greedy, 1 random (``similar`` and ``random`` in the
-similarity overlay). ``degree`` is the sender's number of neighbours in that task, ``target`` its L. ``version`` counts
-the sender's changes of interest, so that an older interest never replaces a newer one.
+``task`` is the maintenance task of the node: 0 greedy, 1 random (``similar`` and ``random`` in the similarity overlay).
+``degree`` is the sender's number of neighbours in that task, ``target`` its L. ``version`` counts the sender's changes
+of interest, so that an older interest never replaces a newer one.
 """
 
 from collections.abc import Iterable
@@ -18,13 +18,13 @@ Count = Annotated[int, Meta(ge=0, lt=2**32)]
 
 
 class TaskFrame(Frame, frozen=True):
-    """A message from one node's task to the same task of another node."""
+    """A frame from a task of one node to the same task of another node."""
 
     task: TaskCode
 
 
 class StateFrame(TaskFrame, frozen=True):
-    """A message with the state of the sender's task and the sender's interest."""
+    """A frame with the state of the sender's task and the sender's interest."""
 
     own_topics: ClassVar[str] = "interest"
     degree: Count
@@ -35,21 +35,21 @@ class StateFrame(TaskFrame, frozen=True):
 
 @register
 class SpiderConnect(StateFrame, frozen=True):
-    """CONNECT: will you be my neighbour? Source: Figure 2, line 20."""
+    """CONNECT: a request to become a neighbour. Source: Figure 2, line 20."""
 
     kind: ClassVar[int] = 40
 
 
 @register
 class SpiderConnectOk(StateFrame, frozen=True):
-    """CONNECT-OK: you are my neighbour. Source: Figure 4, line 33."""
+    """CONNECT-OK: the receiver is the sender's neighbour. Source: Figure 4, line 33."""
 
     kind: ClassVar[int] = 41
 
 
 @register
 class SpiderRedirect(TaskFrame, frozen=True):
-    """REDIRECT: I am full, ask this neighbour of mine. None: all of mine are full too. Source: Figure 4, line 9."""
+    """REDIRECT: the sender is full and names a neighbour to ask. None: all are full, too. Source: Figure 4, line 9."""
 
     kind: ClassVar[int] = 42
     node: NodeNumber | None
@@ -61,31 +61,31 @@ class SpiderRedirect(TaskFrame, frozen=True):
 
 @register
 class SpiderDisconnect(TaskFrame, frozen=True):
-    """DISCONNECT: may we part? Source: Figure 2, lines 26 and 30."""
+    """DISCONNECT: a request to disconnect. Source: Figure 2, lines 26 and 30."""
 
     kind: ClassVar[int] = 43
 
 
 @register
 class SpiderDisconnectOk(TaskFrame, frozen=True):
-    """DISCONNECT-OK: we have parted. Source: Figure 4, line 25."""
+    """DISCONNECT-OK: the receiver is not the sender's neighbour any more. Source: Figure 4, line 25."""
 
     kind: ClassVar[int] = 44
 
 
 @register
 class SpiderLeave(TaskFrame, frozen=True):
-    """LEAVE: I am not your neighbour any more, whatever you need. Source: Figure 4, line 18, and section 2.4."""
+    """LEAVE: the sender stops being a neighbour, without a request. Source: Figure 4, line 18, and section 2.4."""
 
     kind: ClassVar[int] = 45
 
 
 @register
 class SpiderHeartbeat(Frame, frozen=True):
-    """HEARTBEAT: I live, and this is how I am.
+    """HEARTBEAT: the sender is up, and the state of its tasks.
 
-    ``greedy`` and ``random`` are (degree, target) of those tasks in which the receiver is a neighbour of the sender;
-    the other ones are None. ``interest`` comes for a while after it changed. Source: sections 2.3 and 2.4.
+    ``greedy`` and ``random`` are (degree, target) of the tasks in which the receiver is a neighbour of the sender, and
+    None for other tasks. ``interest`` is present only for some time after a change. Source: sections 2.3 and 2.4.
     """
 
     kind: ClassVar[int] = 46

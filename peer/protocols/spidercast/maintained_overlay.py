@@ -1,7 +1,7 @@
-"""An overlay whose neighbours are kept by SpiderCast's two maintenance tasks, whatever these aim at.
+"""An overlay in which SpiderCast's two maintenance tasks choose the neighbours, whatever their aims are.
 
-The tasks say who is a neighbour; this part gives them links, heartbeats and the neighbours' interests. A physical link
-is there as long as the neighbour is one of either task, or a request to it is under way.
+The tasks decide which nodes are neighbours. This part manages links, heartbeats and the neighbours' interests. A
+physical link exists as long as the other node is a neighbour in either task, or a request to it is open.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,19 +35,19 @@ TASKS = ("overlay/greedy", "overlay/random")
 
 
 class MaintainedOverlay(Part):
-    """Two maintenance tasks, their links, and what neighbours tell each other.
+    """Two maintenance tasks, their links, and the state that neighbours exchange.
 
-    A node closes a link that it asked for when none of its tasks needs it, when it receives LEAVE, or when it suspects
-    the other side. The other side learns of it by ``LinkDown``, which ends whatever relation it still believes in. So
-    both sides agree in the end whatever is lost on the way, and the physical degree at rest is the number of distinct
-    neighbours.
+    A node closes a link that it asked for if none of its tasks needs it, if it receives LEAVE, or if it suspects the
+    other side. The other side gets ``LinkDown``, which ends the relation if it still has one. So both sides agree in
+    the end even if frames are lost, and the physical degree at rest is the number of distinct neighbours.
 
-    Two neighbours tell each other their interests, so a logical link is there for every topic that they share, from
-    the beginning of the first to the end of the last relation.
+    Two neighbours tell each other their interests. So they have a logical link for every topic that they share, as long
+    as they are neighbours in at least one task.
 
     Attributes:
         tasks: the greedy and the random task, in the order of their codes.
-        interest: the node's topics, rising; ``version``: how often they changed.
+        interest: the node's topics, in rising order.
+        version: how often the interest has changed.
 
     Source: SpiderCast sections 2.3 and 2.4.
     """
@@ -90,11 +90,11 @@ class MaintainedOverlay(Part):
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
-        """Ask to become a neighbour, which is answered with an interest."""
+        """Yield a request to become a neighbour. The answer contains an interest."""
         yield SpiderConnect(0, 0, 1, 0, topics)
 
     def start(self, turn: Turn) -> None:
-        """Begin the rounds of those tasks that want neighbours, and the heartbeats."""
+        """Begin the rounds of the tasks that need neighbours, and the heartbeats."""
         for task in self.tasks:
             if task.aim.wanted:
                 task.start(turn)
@@ -120,9 +120,9 @@ class MaintainedOverlay(Part):
         self._change_interest(turn)
 
     def _change_interest(self, turn: Turn) -> None:
-        """The next rounds and heartbeats go by the new interest.
+        """Use the new interest in rounds and heartbeats from now on.
 
-        Heartbeats carry it for so long that who gets none of them suspects this node anyway.
+        Heartbeats contain it for so long that a node that receives none of them suspects this node in any case.
         """
         self.interest = tuple(sorted(self.state.topics))
         self.version += 1
@@ -133,7 +133,14 @@ class MaintainedOverlay(Part):
             self.changed(turn, peer, "left")
 
     def _learn(self, turn: Turn, peer: NodeId, version: int, topics: tuple[TopicId, ...]) -> tuple[int, Interest]:
-        """The newest interest known of a peer, with its version, given what it says now."""
+        """Note the interest that a peer sent, and return its newest known interest with the version.
+
+        Args:
+            turn: the present turn.
+            peer: the peer.
+            version: the version of the interest in its frame.
+            topics: the interest in its frame.
+        """
         records = [task.neighbours[peer] for task in self.tasks if peer in task.neighbours]
         if records and records[0].version >= version:
             return records[0].version, records[0].interest
@@ -145,7 +152,7 @@ class MaintainedOverlay(Part):
         return version, interest
 
     def _share(self, peer: NodeId, topics: tuple[TopicId, ...]) -> Interest:
-        """The topics as a set: the membership's own where it is equal, since all nodes of a process share that one."""
+        """Return the topics as a set: the membership's set if it is equal, which all nodes of a process share."""
         known = self.membership.topics_of(peer)
         return known if len(known) == len(topics) and known.issuperset(topics) else frozenset(topics)
 
@@ -183,10 +190,10 @@ class MaintainedOverlay(Part):
             self._learn(turn, peer, frame.version, frame.interest)
 
     def _beat(self, turn: Turn) -> None:
-        """Tell every neighbour how this node is, and suspect those that have not done so.
+        """Send a heartbeat to every neighbour, and suspect the neighbours that sent none.
 
-        A heartbeat names only the tasks in which the receiver is a neighbour: a relation that one side alone believes
-        in ends there by suspicion.
+        A heartbeat names only the tasks in which the receiver is a neighbour. So if only one side has a relation, it
+        ends it by suspicion.
         """
         turn.set_timer(HEARTBEAT, turn.now_ns + self._heartbeat_ns)
         for task in self.tasks:
@@ -200,12 +207,12 @@ class MaintainedOverlay(Part):
             turn.send_each(tuple(alike), beat)
 
     def _relations(self, peer: NodeId) -> tuple[bool, bool]:
-        """In which tasks the peer is a neighbour."""
+        """Return in which of the two tasks the peer is a neighbour."""
         first, second = self.tasks
         return peer in first.neighbours, peer in second.neighbours
 
     def _peers(self) -> list[NodeId]:
-        """The distinct neighbours, in the order in which they became so."""
+        """Return the distinct neighbours, in the order in which they became neighbours."""
         first, second = self.tasks
         if not second.neighbours:
             return list(first.neighbours)
@@ -214,7 +221,7 @@ class MaintainedOverlay(Part):
     # ---------------------------------------------------------------------------------------------------- links
 
     def reach(self, turn: Turn, peer: NodeId) -> bool:
-        """Whether there is a link to the peer; if not, ask for one: ``Task.link_up`` follows, or ``link_down``."""
+        """Return whether there is a link to the peer. If not, ask for one; ``link_up`` or ``link_down`` follows."""
         if peer in self.state.neighbours:
             return True
         self._wanted.add(peer)
@@ -222,11 +229,18 @@ class MaintainedOverlay(Part):
         return False
 
     def is_closing(self, peer: NodeId) -> bool:
-        """Whether a link to the peer is about to end: neither ask nor tell it anything."""
+        """Return whether a link to the peer is about to end, so that tasks must not send it anything."""
         return peer in self._closing
 
     def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
-        """Close the link to the peer if nothing needs it; ``parted``: the other side needs it no more either."""
+        """Close the link to the peer if no task needs it.
+
+        Args:
+            turn: the present turn.
+            peer: the peer.
+            reason: why.
+            parted: whether the other side does not need the link any more, either.
+        """
         up = peer in self.state.neighbours
         if peer in self._closing or any(task.uses(peer) for task in self.tasks):
             return
@@ -237,7 +251,7 @@ class MaintainedOverlay(Part):
                 self._closing.add(peer)
 
     def _close_idle(self, turn: Turn, peers: int) -> None:
-        """Close links that nothing has used for as long as a neighbour may be silent: their opener may have died.
+        """Close links that no task has used for as long as a neighbour may be silent, since their opener may be down.
 
         ``peers``: the number of distinct neighbours.
         """
@@ -252,7 +266,13 @@ class MaintainedOverlay(Part):
                 self.release(turn, peer, "idle", parted=True)
 
     def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """The peer has become a neighbour of a task or ended so: the logical links follow from both interests."""
+        """Update the logical links with a peer after it became a neighbour of a task or stopped being one.
+
+        Args:
+            turn: the present turn.
+            peer: the peer.
+            reason: why logical links end, for traces.
+        """
         if peer not in self.state.neighbours:
             return
         record = next((task.neighbours[peer] for task in self.tasks if peer in task.neighbours), None)
@@ -261,14 +281,14 @@ class MaintainedOverlay(Part):
         self.set_logical(turn, peer, tuple(sorted(self.state.topics & topics)), reason)
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Send the requests that waited for the link; close it if none waits any more."""
+        """Send the requests that waited for the link. Close it if there are none."""
         self.write(peer, brief=True)  # until the peer is a neighbour of a task
         for task in self.tasks:
             task.link_up(turn, peer)
         self.release(turn, peer, "unused")
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """End what rode on the link; no relation waits for it to come back."""
+        """End all relations that used the link. None waits for the link to return."""
         own = peer in self._wanted
         self._closing.discard(peer)
         if not retrying:

@@ -1,4 +1,4 @@
-"""What lies around a neighbour maintenance task: its parameters, and what it aims at."""
+"""The parameters of a neighbour maintenance task, and the interface of its aim."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -33,16 +33,16 @@ class MaintenanceParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Aim(Protocol):
-    """What a task wants to reach with its neighbours."""
+    """The aim of a task: which neighbours it needs."""
 
     @property
     def wanted(self) -> bool:
-        """Whether the task is to run at all (Figure 2, line 3)."""
+        """Whether the task runs at all (Figure 2, line 3)."""
         ...
 
     @property
     def limit(self) -> int:
-        """L_max: the task asks for no more neighbours once it has this many."""
+        """L_max: a task with this many neighbours asks for no more."""
         ...
 
     def recount(self, own: Interest, neighbours: Iterable[Interest]) -> None:
@@ -50,25 +50,31 @@ class Aim(Protocol):
         ...
 
     def add(self, interest: Interest) -> None:
-        """A neighbour more."""
+        """Count the interest of a new neighbour."""
         ...
 
     def remove(self, interest: Interest) -> None:
-        """A neighbour less."""
+        """Remove the interest of a former neighbour from the counts."""
         ...
 
     def missing(self, gone: Sequence[Interest] = ()) -> int:
-        """How far from the aim the neighbours without those in ``gone`` are; 0 = reached."""
+        """Return how much is missing from the aim without the neighbours in ``gone``; 0 = reached."""
         ...
 
     def gains_by(self, interest: Interest) -> bool:
-        """Whether a neighbour with this interest would bring the aim nearer."""
+        """Return whether a neighbour with this interest would help to reach the aim."""
         ...
 
     def critical(self, gone: Sequence[Interest]) -> Interest:
-        """The topics that count as missing as soon as any neighbour with an interest in them goes too."""
+        """Return the topics that would be missing without one more neighbour that shares them."""
         ...
 
     def next_node(self, membership: Membership, among: Bitset, draws: Random) -> NodeId | None:
-        """The node of ``among`` to ask next."""
+        """Return the candidate to ask next; None = no candidate helps.
+
+        Args:
+            membership: names the subscribers of topics.
+            among: the candidates.
+            draws: the generator.
+        """
         ...

@@ -1,6 +1,7 @@
 """A neighbour maintenance task: SpiderCast's Figures 1 to 4, for one of a node's two sets of neighbours.
 
-The task decides who is a neighbour. What it aims at and whom it asks next is its ``Aim``; the overlay has the links.
+The task decides which nodes are neighbours. Its ``Aim`` determines whether it needs more neighbours and which node it
+asks next. The overlay manages the links.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
 
 class Record:
-    """What a task knows of a neighbour (Figure 1), and when it last heard from it.
+    """The state of a neighbour (Figure 1), and when its latest heartbeat arrived.
 
     Attributes:
-        unsparing: up to this degree it will not part: it did not when asked; -1 = it was not asked.
+        unsparing: the largest degree at which the neighbour refused to disconnect; -1 = it was not asked.
     """
 
     __slots__ = ("degree", "heard_ns", "interest", "target", "unsparing", "version")
@@ -46,16 +47,16 @@ class Record:
 class Task:
     """One neighbour maintenance task of a node.
 
-    At most one request is under way at a time: it has one ``connect_timeout`` to get a link and another one to be
-    answered. A neighbour that was asked to part is not counted on in any other decision to part until the timeout, so
-    that two partings that are under way at once never under-cover this node. One that did not part is not asked again
-    until its degree has risen or one of the two interests is another one.
+    At most one request to become a neighbour is open at a time. It has one ``connect_timeout`` to get a link and
+    another one to get an answer. After a request to disconnect, the task does not count on that neighbour in other such
+    decisions until the timeout, so that two requests at the same time never leave topics uncovered. If the neighbour
+    did not disconnect, the task does not ask it again until its degree rises or one of the two interests changes.
 
     Attributes:
-        neighbours: the task's neighbours, in the order in which they became so.
-        limit: L_max as of the last round.
-        target: L, the adaptive number of neighbours aimed at.
-        asked: the node whose answer to CONNECT is awaited.
+        neighbours: the task's neighbours, in the order in which they became neighbours.
+        limit: L_max in the latest round.
+        target: L, the adaptive target for the number of neighbours.
+        asked: the node whose answer to CONNECT the task awaits.
 
     Source: SpiderCast section 2.3.
     """
@@ -101,7 +102,7 @@ class Task:
         self.limit = self.target = 0
 
     def start(self, turn: Turn) -> None:
-        """Begin the rounds, at a moment of this node's own within the first timeout."""
+        """Begin the rounds at a random instant within the first timeout."""
         self.running = True
         self.limit = self.target = self.aim.limit
         turn.set_timer(self._timer, turn.now_ns + self._overlay.draws.randrange(self._timeout_ns))
@@ -109,7 +110,7 @@ class Task:
     # ------------------------------------------------------------------------------------ the rounds (Figure 2)
 
     def maintain(self, turn: Turn) -> None:
-        """One round of MAINTAINNEIGHBORS (lines 4-13)."""
+        """Run one round of MAINTAINNEIGHBORS (lines 4-13)."""
         turn.set_timer(self._timer, turn.now_ns + self._timeout_ns)
         self._give_up(turn)
         self.limit = self.aim.limit
@@ -124,7 +125,7 @@ class Task:
             self._disconnect(turn)
 
     def _connect(self, turn: Turn) -> None:
-        """CONNECT (lines 14-20)."""
+        """Ask another node to become a neighbour: CONNECT (lines 14-20)."""
         if self.asked is not None:
             return
         peer = self._next_redirected(turn.now_ns)
@@ -136,7 +137,7 @@ class Task:
             self._reach(turn, peer)
 
     def _next_redirected(self, now_ns: int) -> NodeId | None:
-        """The oldest candidate from a REDIRECT that may still be asked and brings the aim nearer."""
+        """Return the oldest candidate from a REDIRECT that the task may still ask and that helps to reach the aim."""
         while self._redirects:
             peer = next(iter(self._redirects))
             interest = self._redirects.pop(peer)
@@ -163,13 +164,13 @@ class Task:
         turn.send(peer, SpiderConnect(*own))
 
     def _give_up(self, turn: Turn) -> None:
-        """Forget a request that has had its time."""
+        """Give up the open request after its timeout."""
         if (peer := self.asked) is not None and turn.now_ns >= self._asked_until_ns:
             self.asked = None
             self._overlay.release(turn, peer, "no_answer")
 
     def _disconnect(self, turn: Turn) -> None:
-        """DISCONNECT (lines 21-30)."""
+        """Ask a neighbour to disconnect if it is not needed: DISCONNECT (lines 21-30)."""
         self.target = min(self.limit, len(self.neighbours))
         gone = self._parting_interests(turn.now_ns)
         peer = self._disconnect_candidate(gone)
@@ -182,10 +183,10 @@ class Task:
             turn.send(peer, SpiderDisconnect(self._code))
 
     def _disconnect_candidate(self, gone: list[Interest]) -> NodeId | None:
-        """DISCONNECTCANDIDATE (Figure 3, lines 8-22).
+        """Return a neighbour whose loss uncovers the fewest topics: DISCONNECTCANDIDATE (Figure 3, lines 8-22).
 
-        What the loss of a neighbour would leave uncovered is what is so already, which is the same for all, and the
-        critical topics among its interest.
+        Without a neighbour, its critical topics would be uncovered besides the topics that are uncovered already. The
+        latter are the same for all neighbours.
         """
         candidates: list[NodeId] = []
         least = -1
@@ -201,7 +202,7 @@ class Task:
         return self._overlay.draws.choice(candidates) if candidates else None
 
     def _parting_interests(self, now_ns: int, but: NodeId | None = None) -> list[Interest]:
-        """The interests of the neighbours that were asked to part and may have done so."""
+        """Return the interests of the neighbours that the task asked to disconnect, except one."""
         if not self._parting:
             return []
         self._parting = {peer: until for peer, until in self._parting.items() if until > now_ns}
@@ -210,7 +211,17 @@ class Task:
     # ---------------------------------------------------------------------------------- the handlers (Figure 4)
 
     def take_connect(self, turn: Turn, peer: NodeId, frame: SpiderConnect, version: int, interest: Interest) -> None:
-        """Lines 1-9. Whoever is a neighbour already, and does not know it, is told again."""
+        """Accept a node as a neighbour, or redirect it. Confirm again to a node that is one already.
+
+        Args:
+            turn: the present turn.
+            peer: the node that asks.
+            frame: its request.
+            version: the version of its newest known interest.
+            interest: its newest known interest.
+
+        Source: lines 1-9.
+        """
         record = Record(frame.degree, frame.target, version, interest, turn.now_ns)
         if peer in self.neighbours or len(self.neighbours) < self.limit + self._margin:
             known = peer in self.neighbours
@@ -225,7 +236,7 @@ class Task:
             turn.send(peer, SpiderRedirect(self._code, node, topics))
 
     def _redirection(self, interest: Interest) -> NodeId | None:
-        """The neighbour that shares the most with an interest and can take another neighbour (lines 7 and 8)."""
+        """Return the neighbour that shares the most topics and has room for another neighbour (lines 7 and 8)."""
         shared = {
             peer: len(record.interest & interest)
             for peer, record in self.neighbours.items()
@@ -235,7 +246,15 @@ class Task:
         return self._overlay.draws.choice(best) if best else None
 
     def take_redirect(self, turn: Turn, peer: NodeId, frame: SpiderRedirect) -> None:
-        """Lines 10 and 11. A number that cannot be a node's names nobody."""
+        """Note the node that a redirection names as a candidate, unless the number cannot be a node's.
+
+        Args:
+            turn: the present turn.
+            peer: the node that redirects.
+            frame: its answer.
+
+        Source: lines 10 and 11.
+        """
         if peer == self.asked:
             self.asked = None
             state = self._overlay.state
@@ -246,7 +265,17 @@ class Task:
     def take_connect_ok(
         self, turn: Turn, peer: NodeId, frame: SpiderConnectOk, version: int, interest: Interest
     ) -> None:
-        """Lines 12-18. An answer to no request is refused like one for which there is no more room."""
+        """Take a node that accepted as a neighbour. Refuse it if there is no room, or if this task did not ask it.
+
+        Args:
+            turn: the present turn.
+            peer: the node that accepted.
+            frame: its answer.
+            version: the version of its newest known interest.
+            interest: its newest known interest.
+
+        Source: lines 12-18.
+        """
         known, wanted = peer in self.neighbours, peer == self.asked
         if wanted:
             self.asked = None
@@ -259,7 +288,7 @@ class Task:
             self._overlay.release(turn, peer, "unneeded")
 
     def take_leave(self, turn: Turn, peer: NodeId) -> None:
-        """Lines 19 and 20."""
+        """Remove a neighbour that leaves (lines 19 and 20)."""
         if peer in self.neighbours:
             self._remove(turn, peer, "leave")
         self._overlay.release(turn, peer, "leave", parted=True)
@@ -282,19 +311,22 @@ class Task:
             self._overlay.release(turn, peer, "disconnect")
 
     def take_disconnect_ok(self, turn: Turn, peer: NodeId) -> None:
-        """Lines 27 and 28 (the figure's second 27)."""
+        """Remove a neighbour that agreed to disconnect: lines 27 and 28 (the figure's second 27)."""
         if peer in self.neighbours:
             self._remove(turn, peer, "disconnect")
         self._overlay.release(turn, peer, "disconnect")
 
     def suspect_silent(self, turn: Turn, since_ns: int) -> None:
-        """FAILUREDETECTIONSUSPECT (lines 29 and 30) of every neighbour that was last heard before ``since_ns``."""
+        """Remove every neighbour whose latest heartbeat is older than ``since_ns``.
+
+        Source: FAILUREDETECTIONSUSPECT (lines 29 and 30).
+        """
         for peer in [peer for peer, record in self.neighbours.items() if record.heard_ns < since_ns]:
             self._remove(turn, peer, "suspect")
             self._overlay.release(turn, peer, "suspect", parted=True)
 
     def _add(self, turn: Turn, peer: NodeId, record: Record) -> None:
-        """A new neighbour, or news of an old one."""
+        """Add a neighbour, or replace the record of a neighbour."""
         if (old := self.neighbours.get(peer)) is not None:
             self.aim.remove(old.interest)
         self.neighbours[peer] = record
@@ -302,39 +334,52 @@ class Task:
         self._overlay.changed(turn, peer, "unsubscribed")
 
     def _raise_target(self) -> None:
-        """Lines 4-5 and 15-16."""
+        """Raise the target after a new neighbour (lines 4-5 and 15-16)."""
         if self.target < self.limit and len(self.neighbours) < self.target + self._margin:
             self.target += 1
 
     def _remove(self, turn: Turn, peer: NodeId, reason: str) -> None:
-        """REMOVECONNECTION (lines 34-38)."""
+        """Remove a neighbour, and run a round if the task needs another one: REMOVECONNECTION (lines 34-38)."""
         self.aim.remove(self.neighbours.pop(peer).interest)
         self._parting.pop(peer, None)
         self._overlay.changed(turn, peer, reason)
         if self.running and (len(self.neighbours) < self.target or self.aim.missing() > 0):
             turn.set_timer(self._timer, turn.now_ns)
 
-    # ---------------------------------------------------------------------------------- what the links bring on
+    # ------------------------------------------------------------------------------------- links and heartbeats
 
     def uses(self, peer: NodeId) -> bool:
-        """Whether the task needs a link to the peer."""
+        """Return whether the task needs a link to the peer."""
         return peer in self.neighbours or peer == self.asked
 
     def hear(self, turn: Turn, peer: NodeId, degree: int, target: int) -> None:
-        """A heartbeat of a neighbour."""
+        """Note the state in a neighbour's heartbeat.
+
+        Args:
+            turn: the present turn.
+            peer: the node that sent it.
+            degree: its number of neighbours in this task.
+            target: its target.
+        """
         if (record := self.neighbours.get(peer)) is not None:
             record.degree, record.target, record.heard_ns = degree, target, turn.now_ns
             record.unsparing = min(record.unsparing, degree)
 
     def learn(self, peer: NodeId, version: int, interest: Interest) -> None:
-        """A neighbour's interest is another one now."""
+        """Replace the interest of a neighbour.
+
+        Args:
+            peer: the node, which need not be a neighbour.
+            version: the version of its interest.
+            interest: its new interest.
+        """
         if (record := self.neighbours.get(peer)) is not None:
             self.aim.remove(record.interest)
             record.version, record.interest, record.unsparing = version, interest, -1
             self.aim.add(interest)
 
     def reset_aim(self, own: Interest) -> None:
-        """The node's own interest is another one now."""
+        """Recompute the aim for the node's new interest."""
         for record in self.neighbours.values():
             record.unsparing = -1
         self.aim.recount(own, (record.interest for record in self.neighbours.values()))
@@ -344,10 +389,17 @@ class Task:
             self._request(turn, peer)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool, own: bool) -> None:
-        """A link is gone. ``own``: this node had asked for it.
+        """Remove the neighbour whose link ended, or handle a request that used the link.
 
-        A request that used the other side's link, which that side then closed without knowing of it, gets a link of
-        this node's own.
+        The other side may close a link that it opened without knowing of the request. Then the request gets a link that
+        this node opens.
+
+        Args:
+            turn: the present turn.
+            peer: the node at the other end.
+            reason: why the link ended.
+            retrying: whether the driver redials.
+            own: whether this node had asked for the link.
         """
         if peer in self.neighbours:
             self._remove(turn, peer, reason)

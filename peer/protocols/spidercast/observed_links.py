@@ -1,4 +1,4 @@
-"""The logical links of overlays with SpiderCast's maintenance tasks, on the wire."""
+"""The logical links of overlays with SpiderCast's maintenance tasks, as an observer sees them."""
 
 from peer.core.frames import Frame
 from peer.core.observed_links import NO_TOPICS, SharedTopics
@@ -15,10 +15,10 @@ from peer.protocols.spidercast.frames import (
 
 
 class NeighbourTopics(SharedTopics):
-    """The topics that both ends name, while the other end is a neighbour in one of this end's tasks.
+    """The topics that both ends name, as long as the other end is a neighbour in one of this end's tasks.
 
-    CONNECT-OK begins that, at its sender and at its receiver, which answers it by LEAVE otherwise. LEAVE and
-    DISCONNECT-OK end it. A heartbeat of this end names the tasks in which the other end is its neighbour.
+    CONNECT-OK makes its sender and its receiver neighbours, unless the receiver answers with LEAVE. LEAVE and
+    DISCONNECT-OK end that. A heartbeat of this end names the tasks in which the other end is its neighbour.
     """
 
     frames = (SpiderConnect, SpiderConnectOk, SpiderDisconnectOk, SpiderLeave, SpiderHeartbeat)

@@ -12,7 +12,7 @@ from peer.protocols.spidercast.maintained_overlay import MaintainedOverlay
 from peer.protocols.spidercast.maintenance import MaintenanceParameters
 
 HIGHEST_ADAPTED = 3
-"""Up to this K_r an adaptive node may raise it once more (section 3.3.1)."""
+"""The largest K_r that an adaptive node raises by one more (section 3.3.1)."""
 
 
 class SpidercastParameters(MaintenanceParameters, forbid_unknown_fields=True, frozen=True):
@@ -53,13 +53,13 @@ class SpiderCast(MaintainedOverlay):
         return self.membership.subscribers(topic).bit_count()
 
     def fire(self, turn: Turn, name: str) -> None:
-        """After every round an adaptive node looks whether it needs more random neighbours."""
+        """Run a round or the heartbeats. Then check whether an adaptive node needs more random neighbours."""
         super().fire(turn, name)
         if self._adaptive:
             self._adapt(turn)
 
     def _adapt(self, turn: Turn) -> None:
-        """Raise K_r: the first time where the degree is just K_g, then while it is below the number of topics."""
+        """Raise K_r: first if the degree is exactly K_g, later if it is below the number of topics."""
         if self._greedy.missing() or self._random.missing():
             return
         degree = len(self._peers())

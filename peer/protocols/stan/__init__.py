@@ -1,9 +1,9 @@
-"""StAN: a random overlay for each topic, aligned so that the overlays share physical links.
+"""StAN: one random overlay per topic, aligned so that the overlays share physical links.
 
-A node has a view of each of its topics: nodes that subscribe to it. The plan draws the first views as a random graph
-per topic. Periodic random walks inside a topic's overlay collect its subscribers, and the node keeps those with the
-lowest weights, a hash of both nodes' names that is the same in all topics. So the views of different topics come to
-hold the same nodes, which share a link, although no node tells another one its interests.
+A node has one view per topic, with nodes that subscribe to the topic. The plan draws the first views as a random graph
+per topic. Periodic random walks in a topic's overlay collect its subscribers, and the node keeps those with the lowest
+weights. A weight is a hash of both nodes' names and is the same in all topics. So the views of different topics contain
+more and more of the same nodes, which share a link, although no node tells another node its interests.
 
 Source: docs/protocols/stan.md.
 """

@@ -1,4 +1,4 @@
-"""StAN's frames. Each names only topics that its sender believes the receiver to subscribe to."""
+"""StAN's frames. Each names only topics that the receiver subscribes to, as far as its sender knows."""
 
 from collections.abc import Iterable
 from typing import Annotated, ClassVar
@@ -11,7 +11,10 @@ from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
 
 @register
 class StanCollect(Frame, frozen=True):
-    """COLLECTNODES: a random walk through a topic's overlay; ``nodes`` rise. Source: StAN Listing 1, lines 3 and 5."""
+    """COLLECTNODES: a random walk through a topic's overlay. Source: StAN Listing 1, lines 3 and 5.
+
+    ``nodes`` are in rising order.
+    """
 
     kind: ClassVar[int] = 32
     origin: NodeNumber
@@ -25,7 +28,7 @@ class StanCollect(Frame, frozen=True):
 
 @register
 class StanReply(Frame, frozen=True):
-    """COLLECTNODESREPLY: what a walk collected, to its originator. Source: StAN Listing 1, lines 14 and 16."""
+    """COLLECTNODESREPLY: the nodes of a walk, for its originator. Source: StAN Listing 1, lines 14 and 16."""
 
     kind: ClassVar[int] = 33
     topic: TopicNumber
@@ -37,9 +40,9 @@ class StanReply(Frame, frozen=True):
 
 @register
 class StanRide(Frame, frozen=True):
-    """All topics in whose views the sender has the receiver; it replaces what the sender said before.
+    """All topics in whose views the sender has the receiver. It replaces earlier frames of the sender.
 
-    Ours: with it both ends know what a shared connection is for, and who uses it last.
+    Ours: from it both ends know which topics use a shared connection, and whether either end uses it.
     """
 
     kind: ClassVar[int] = 34
@@ -49,7 +52,7 @@ class StanRide(Frame, frozen=True):
 
 @register
 class StanQuit(Frame, frozen=True):
-    """The sender no longer subscribes to these topics, in whose views the receiver has it. Ours."""
+    """The sender does not subscribe any more to these topics, in whose views the receiver has it. Ours."""
 
     kind: ClassVar[int] = 35
     topics: tuple[TopicNumber, ...]

@@ -1,4 +1,4 @@
-"""The overlays with which StAN begins: a random directed graph for each topic, strongly connected.
+"""The overlays with which StAN begins: one random directed graph per topic, strongly connected.
 
 Source: StAN sections 2 and 3 (Erdos-Renyi, average degree logarithmic in the topic's size).
 """
@@ -12,17 +12,17 @@ from peer.protocols.description import Choice, FirstNetwork, Interests, Paramete
 from peer.protocols.stan.parameters import StanParameters
 
 MAX_DRAWS = 1_000
-"""Graphs drawn for a topic before it is given up."""
+"""Most graphs that are drawn for a topic."""
 
 Views = dict[int, list[int]]
-"""node -> the nodes in its view of one topic, rising."""
+"""node -> the nodes in its view of one topic, in rising order."""
 
 OfTopics = list[tuple[int, list[int]]]
-"""(topic, nodes), rising."""
+"""(topic, nodes), in rising order."""
 
 
 def draw_initial_state(network: FirstNetwork, parameters: StanParameters) -> list[Choice]:
-    """What each node begins with: its views, and the lists of its topics' subscribers (``PlacedStanParameters``).
+    """Return the initial views of each node, and the lists of its topics' subscribers (``PlacedStanParameters``).
 
     Raises:
         ParameterError: no strongly connected graph was drawn for a topic.
@@ -32,7 +32,12 @@ def draw_initial_state(network: FirstNetwork, parameters: StanParameters) -> lis
 
 
 def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[OfTopics]:
-    """Every node's initial views, as (topic, nodes) in the order of the topics.
+    """Return the initial views of every node, as (topic, nodes) in the order of the topics.
+
+    Args:
+        interests: the topics of every node.
+        degree_factor: mean size of a view, divided by the natural logarithm of the number of the topic's subscribers.
+        seed: the seed of the run.
 
     Raises:
         ParameterError: no strongly connected graph was drawn for a topic.
@@ -50,7 +55,7 @@ def draw_views(interests: Interests, degree_factor: float, seed: int) -> list[Of
 
 
 def list_members(views: list[OfTopics]) -> list[list[tuple[int, str]]]:
-    """For each node with such views the subscribers of its topics, as (topic, hexadecimal digits of a bitset)."""
+    """Return the subscribers of each node's topics, as (topic, hexadecimal digits of a bitset)."""
     subscribers: dict[int, list[int]] = {}
     for node, own in enumerate(views):
         for topic, _ in own:
@@ -60,10 +65,16 @@ def list_members(views: list[OfTopics]) -> list[list[tuple[int, str]]]:
 
 
 def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: int) -> Views:
-    """A strongly connected Erdos-Renyi graph: each ordered pair is linked with the same probability.
+    """Draw a strongly connected Erdos-Renyi graph: each ordered pair is linked with the same probability.
+
+    Args:
+        members: the topic's subscribers, in rising order.
+        degree_factor: as in ``draw_views``.
+        draws: the generator.
+        topic: the topic, for the error.
 
     Raises:
-        ParameterError: none was drawn in ``MAX_DRAWS`` attempts.
+        ParameterError: no such graph was drawn in ``MAX_DRAWS`` attempts.
     """
     size = len(members)
     if size < 2:
@@ -79,9 +90,9 @@ def draw_topic(members: list[int], degree_factor: float, draws: Random, topic: i
 
 
 def _draw_view(members: list[int], own: int, probability: float, draws: Random) -> list[int]:
-    """Jumps from one linked node to the next, so that the cost is that of the links and not of the pairs.
+    """Draw the view of one node. It jumps from one linked node to the next, so the cost grows with the links only.
 
-    ``own``: the place of the node whose view it is; places from there on are those of the next members.
+    ``own``: the index of the node in ``members``. Indices from there on mean the next member.
     """
     if probability >= 1.0:
         return members[:own] + members[own + 1 :]
@@ -93,7 +104,7 @@ def _draw_view(members: list[int], own: int, probability: float, draws: Random) 
 
 
 def is_strongly_connected(views: Views) -> bool:
-    """Whether every node reaches every other one along the views."""
+    """Return whether every node reaches every other node along the views."""
     reversed_views: Views = {node: [] for node in views}
     for node, view in views.items():
         for other in view:

@@ -1,4 +1,4 @@
-"""StAN's logical links on the wire."""
+"""StAN's logical links as an observer sees them."""
 
 from peer.core.frames import Frame
 from peer.core.observed_links import ObservedLinks
@@ -6,7 +6,7 @@ from peer.protocols.stan.frames import StanRide
 
 
 class RidingTopics(ObservedLinks):
-    """The views in which this end has the other: each ``StanRide`` that it sends names all of them."""
+    """The views in which this end has the other end. Each ``StanRide`` of this end names all of them."""
 
     frames = (StanRide,)
 

@@ -1,4 +1,4 @@
-"""StAN: a random overlay for each topic, aligned so that the overlays share physical links."""
+"""StAN: one random overlay per topic, aligned so that the overlays share physical links."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,39 +21,40 @@ from peer.protocols.stan.parameters import PlacedStanParameters
 WALK = "overlay/walk"
 
 UNUSED = "unused"
-"""Why a link is closed that neither side has a use for, as far as the one that closes it knows."""
+"""The reason with which a node closes a link that neither side uses, as far as the node knows."""
 
 MOST_WALKS = 16
-"""Walks of a topic whose answers are awaited at a time; a walk that got lost is never answered."""
+"""Most walks of a topic that await their answers at a time. A lost walk gets no answer."""
 
 MOST_DIALS = 2
-"""Links that a node opens in a period to answer an originator's walks in a topic; an honest one has one per period."""
+"""Most links that a node opens in a period to answer an originator's walks in a topic. An honest one has one walk."""
 
 _parse_members: Callable[[str], Bitset] = lru_cache(1 << 12)(lambda digits: int(digits, 16))
 _name_members: Callable[[Bitset], frozenset[NodeId]] = lru_cache(1 << 9)(lambda bits: frozenset(members(bits)))
-"""One list for all nodes of a process that have the same."""
+"""The two functions cache their results, so that the nodes of a process share equal lists."""
 
 
 class Stan(Part):
-    """Keeps a directed view for each topic, and replaces its members by those that weigh least for this node.
+    """Keeps a directed view for each topic, and replaces its members by the nodes that weigh least for this node.
 
-    The weight of a node is a hash of this node's name and its own, the same in all topics: so the overlays come to
-    share neighbours, while what a node does in one overlay does not depend on, or tell of, its other topics.
+    The weight of a node is a hash of this node's name and the other node's, and is the same in all topics. So the
+    overlays share more and more neighbours. But the behaviour of a node in one overlay does not depend on its other
+    topics and does not disclose them.
 
-    A physical link carries any number of topics, of both ends' views; each end tells the other which of its views ride
-    on it (``StanRide``), and it closes when none does. A link that was only opened to answer a walk carries no topic,
-    so it closes as soon as the answer is there. The logical links of a node are the members of its own views.
+    A physical link carries any number of topics of both ends' views. Each end tells the other which of its views use
+    the link (``StanRide``), and the link closes when none does. A link that was only opened to answer a walk carries no
+    topic, so it closes after the answer. The logical links of a node are the members of its own views.
 
-    A node that the list of a topic's subscribers does not name, or that unsubscribed, is a *stranger* in that topic. It
-    gets no answer, no walk and no message on it, its own messages on it are refused, and it changes no view. Any frame
-    of a stranger has the same effects whether this node subscribes to the topic or not. Strangers that walks and
-    answers name are ignored.
+    A node that is not in the list of a topic's subscribers, or that unsubscribed, is a *stranger* in that topic. A
+    stranger gets no answer, no walk and no message on the topic. This node refuses its messages on the topic, and it
+    changes no view. Any frame of a stranger has the same effects whether this node subscribes to the topic or not. This
+    node ignores strangers in walks and answers.
 
     Attributes:
         views: this node's views.
         replies: the answers that wait for a link to their originator, by originator and topic.
 
-    Source: StAN section 2.1, Listing 1; the list and what follows from it are ours.
+    Source: StAN section 2.1, Listing 1; the list and its consequences are ours.
     """
 
     Parameters = PlacedStanParameters
@@ -87,15 +88,15 @@ class Stan(Part):
         self._draws = substream(state.seed, state.node, "overlay")
         self._used: dict[NodeId, tuple[TopicId, ...]] = {}
         self._riders: dict[NodeId, tuple[TopicId, ...]] = {}
-        self._around: dict[TopicId, tuple[NodeId, ...]] = {}  # what _linked returned, as long as it holds
+        self._around: dict[TopicId, tuple[NodeId, ...]] = {}  # valid results of _linked
         self.replies: dict[NodeId, dict[TopicId, StanReply]] = {}
         self._lost: set[NodeId] = set()
         self._dials: dict[tuple[NodeId, TopicId], int] = {}  # in this period, to answer an originator in a topic
-        self._reopened: set[NodeId] = set()  # in this period, since their nodes took them for unused
-        self._postponed: set[NodeId] = set()  # to be opened again in the next period
-        self._awaited: dict[TopicId, int] = {}  # own walks that are under way
+        self._reopened: set[NodeId] = set()  # redialled in this period, since they closed the link as unused
+        self._postponed: set[NodeId] = set()  # to be redialled in the next period
+        self._awaited: dict[TopicId, int] = {}  # number of own walks without an answer yet
         self._lists: dict[TopicId, Bitset] = {}
-        self._subscribers: dict[TopicId, frozenset[NodeId]] = {}  # the same, for fast access
+        self._subscribers: dict[TopicId, frozenset[NodeId]] = {}  # the same as sets, for fast access
         for topic, digits in parameters.members:
             self._list(topic, _parse_members(digits))
         self.write(admits=self._is_subscriber)
@@ -106,7 +107,7 @@ class Stan(Part):
 
     @staticmethod
     def ask_interests(node: NodeId, topics: tuple[TopicId, ...]) -> Iterator[Frame]:
-        """Claim to have the receiver in the views of all topics, and have a walk in each end there."""
+        """Yield frames that claim that the receiver is in the views of all topics, and a walk that ends in each."""
         yield StanRide(topics)
         for topic in topics:
             yield StanCollect(node, topic, 0, ())
@@ -115,23 +116,23 @@ class Stan(Part):
     # --------------------------------------------------------------------------------------------------- topics
 
     def start(self, turn: Turn) -> None:
-        """Set out on walks at an instant of this node's own within every period."""
+        """Begin walks at a random instant within every period."""
         turn.set_timer(WALK, turn.now_ns + self._draws.randrange(self._period_ns))
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Open the views' links; topics without a view get one where the bootstrap service tells of members."""
+        """Open the links of the views. Create missing views if the bootstrap service discloses members."""
         for topic in sorted(self.state.topics):
             self._enter(topic)
         self._settle(turn)
 
     def subscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Enter a topic's overlay, where somebody tells who is in it."""
+        """Enter a topic's overlay, if its members are disclosed."""
         if not self._enter(topic):
             turn.trace("reject", topics=(topic,), reason="no_members_known")
         self._settle(turn)
 
     def unsubscribe(self, turn: Turn, topic: TopicId) -> None:
-        """Leave a topic's overlay, and tell those who have this node in their view."""
+        """Leave a topic's overlay, and tell the nodes that have this node in their view."""
         self.views.end(topic)
         self._awaited.pop(topic, None)
         for peer, topics in self._riders.items():
@@ -142,9 +143,9 @@ class Stan(Part):
         self._settle(turn)
 
     def _enter(self, topic: TopicId) -> bool:
-        """Draw a first view of a topic from the members that are disclosed; whether there is a view.
+        """Draw a first view of a topic from the disclosed members. Return whether there is a view.
 
-        A view that is empty, since nobody else subscribed when it was drawn, is drawn again.
+        A view that is empty, because no other node subscribed when it was drawn, is drawn again.
         """
         known = self._membership.subscribers(topic)
         if known:
@@ -155,18 +156,18 @@ class Stan(Part):
         return topic in self.views
 
     def _is_subscriber(self, node: NodeId, topic: TopicId) -> bool:
-        """Whether the topic's list names a node; nobody subscribes to a topic without a list."""
+        """Return whether a node is in the topic's list. A topic without a list has no subscribers."""
         return node in self._subscribers.get(topic, NOBODY)
 
     def _list(self, topic: TopicId, subscribers: Bitset) -> None:
-        """Have these nodes on the list of a topic."""
+        """Replace the list of a topic by these nodes."""
         self._lists[topic] = subscribers
         self._subscribers[topic] = _name_members(subscribers)
 
     # ---------------------------------------------------------------------------------------------------- walks
 
     def fire(self, turn: Turn, name: str) -> None:
-        """Set out on a walk in every topic. Source: StAN Listing 1, lines 1-3."""
+        """Begin a walk in every topic. Source: StAN Listing 1, lines 1-3."""
         turn.set_timer(WALK, turn.now_ns + self._period_ns)
         self._dials.clear()
         self._reopen_postponed(turn)
@@ -178,14 +179,14 @@ class Stan(Part):
                 self._try_again(turn, topic)
 
     def _try_again(self, turn: Turn, topic: TopicId) -> None:
-        """All members of a view are gone: open links to those again that went without a word."""
+        """Redial the members of a view that were lost without unsubscribing, since all members are gone."""
         lost = [peer for peer in self.views[topic] if peer in self._lost and self._is_subscriber(peer, topic)]
         back = [peer for peer in lost if self.views.trust(peer, (topic,))]
         if back:
             self._settle(turn)
 
     def _linked(self, topic: TopicId) -> tuple[NodeId, ...]:
-        """The members of a view to which there is a link, rising."""
+        """Return the linked members of a view, in rising order."""
         linked = self._around.get(topic)
         if linked is None:
             neighbours = self.state.neighbours
@@ -194,12 +195,12 @@ class Stan(Part):
         return linked
 
     def _forget_linked(self, topics: tuple[TopicId, ...]) -> None:
-        """A member of these topics' views, or a link to one, came or went."""
+        """Forget the linked members of these topics' views after a change."""
         for topic in topics:
             self._around.pop(topic, None)
 
     def _step(self, topic: TopicId) -> NodeId | None:
-        """A random member of the view to which there is a link; without any, one who has this node in its own."""
+        """Return a random linked member of the view, or if there is none, a node with this node in its view."""
         around = self._linked(topic) or [peer for peer, topics in self._riders.items() if topic in topics]
         return self._draws.choice(around) if around else None
 
@@ -219,7 +220,7 @@ class Stan(Part):
                 self._take_quit(turn, peer, frame.topics)
 
     def _objection(self, peer: NodeId, frame: StanCollect | StanReply) -> str | None:
-        """Why a walk or an answer is not taken; None where it is."""
+        """Return why a walk or an answer is refused; None if it is accepted."""
         subscribers = self._subscribers.get(frame.topic, NOBODY)
         if peer not in subscribers:
             return "stranger"
@@ -232,19 +233,19 @@ class Stan(Part):
         return "walk_too_long" if frame.ttl > self._parameters.walk_ttl else None
 
     def _listed(self, frame: StanCollect | StanReply) -> tuple[NodeId, ...]:
-        """The nodes of a walk or an answer that are no strangers."""
+        """Return the nodes of a walk or an answer that are not strangers."""
         subscribers = self._subscribers[frame.topic]
         if subscribers.issuperset(frame.nodes):
             return frame.nodes
         return tuple([node for node in frame.nodes if node in subscribers])
 
     def _walk_on(self, turn: Turn, walk: StanCollect) -> None:
-        """Add what this node knows, and pass the walk on or end it.
+        """Add this node's view to a walk, and forward the walk or end it.
 
-        Of its view a node tells only those to whom it has a link: so nobody hears of a node that is gone from others
-        than those who will find out themselves, and its id dies out.
+        A node adds only linked members of its view. So only nodes that notice the end of a link themselves name a node
+        that is gone, and its id disappears.
 
-        Source: StAN Listing 1, lines 5-14; line 8 adds nodeId, as the text says, unless ``literal``.
+        Source: StAN Listing 1, lines 5-14; line 8 adds nodeId, as in the text, unless ``literal``.
         """
         topic, listed = walk.topic, self._listed(walk)
         if self._parameters.learn_from_walks:
@@ -265,9 +266,14 @@ class Stan(Part):
             self._reply(turn, walk.origin, StanReply(topic, collected))
 
     def _reply(self, turn: Turn, origin: NodeId, reply: StanReply) -> None:
-        """Answer the originator directly, over a link opened for it where there is none: one answer for each topic.
+        """Answer the originator directly, if necessary over a new link, with one answer per topic.
 
-        A node that names an originator again and again does not make this one dial it as often (``MOST_DIALS``).
+        ``MOST_DIALS`` bounds how often a node that names an originator again and again makes this node dial it.
+
+        Args:
+            turn: the present turn.
+            origin: the originator.
+            reply: the answer.
         """
         if origin in self.state.neighbours:
             turn.send(origin, reply)
@@ -288,7 +294,7 @@ class Stan(Part):
     # ---------------------------------------------------------------------------------------------------- links
 
     def link_up(self, turn: Turn, peer: NodeId) -> None:
-        """Send the answers that waited for the link, and say what it is used for."""
+        """Send the answers that waited for the link, and tell the neighbour which topics use the link."""
         self._lost.discard(peer)
         self._forget_linked(self._used.get(peer, ()))
         for reply in self.replies.pop(peer, {}).values():
@@ -296,10 +302,10 @@ class Stan(Part):
         if peer in self._used or self.state.neighbours[peer].outbound:
             self._announce(turn, peer)
         else:
-            self.write(peer, brief=True)  # until a view of either side is known to need it
+            self.write(peer, brief=True)  # until a view of either side needs it
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """A link that is still used is opened again, or its node is missed."""
+        """Redial a node whose link is still used, or note that it is gone."""
         self._riders.pop(peer, None)
         self._forget_linked(self._used.get(peer, ()))
         if retrying and peer not in self._used and peer not in self.replies:
@@ -308,13 +314,13 @@ class Stan(Part):
             return
         self.replies.pop(peer, None)
         if peer in self._used and reason == UNUSED:
-            self._reopen(turn, peer)  # it knew of no use yet
+            self._reopen(turn, peer)  # the peer did not know yet that the link is used
         elif peer in self._used:
             self._lost.add(peer)
             self._part(turn, peer, self._used[peer])
 
     def _reopen(self, turn: Turn, peer: NodeId) -> None:
-        """Open a used link again: at once the first time in a period, then in the next period."""
+        """Redial a node: at once the first time in a period, otherwise in the next period."""
         if peer in self._reopened:
             self._postponed.add(peer)
         else:
@@ -322,14 +328,14 @@ class Stan(Part):
             turn.connect(peer)
 
     def _reopen_postponed(self, turn: Turn) -> None:
-        """A new period: open the links that waited for it and are still used."""
+        """Open the links that waited for a new period and are still used."""
         postponed, self._postponed, self._reopened = self._postponed, set(), set()
         for peer in sorted(postponed):
             if peer in self._used and peer not in self.state.neighbours:
                 self._reopen(turn, peer)
 
     def _settle(self, turn: Turn) -> None:
-        """Bring the links in line with the views: open, close, and tell the neighbours which topics ride on them."""
+        """Update the links for the views: open and close links, and tell the neighbours which topics use them."""
         changes = []
         for peer in self.views.take_moved():
             before, topics = self._used.pop(peer, ()), self.views.topics_of(peer)
@@ -347,18 +353,23 @@ class Stan(Part):
                 turn.disconnect(peer, UNUSED)
 
     def _announce(self, turn: Turn, peer: NodeId) -> None:
-        """Tell a neighbour what its link is used for; it closes a link that neither side uses."""
+        """Tell a neighbour which topics use its link. It closes a link that neither side uses."""
         turn.send(peer, StanRide(self._used.get(peer, ())))
         self._relink(turn, peer)
 
     def _take_ride(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
-        """Note a neighbour's use of the link; close the link that has none.
+        """Note the topics with which a neighbour uses the link. Close the link if neither side uses it.
 
-        That it does not subscribe to a topic any more, a node says only to those who could know that it did.
+        A node tells only nodes that may know of its former subscription to a topic that it ended.
+
+        Args:
+            turn: the present turn.
+            peer: the neighbour.
+            topics: the topics.
         """
         shared = tuple(dict.fromkeys([topic for topic in topics if self._is_subscriber(peer, topic)]))
         if left := tuple([topic for topic in shared if topic not in self.state.topics]):
-            turn.send(peer, StanQuit(left))  # it has an old view
+            turn.send(peer, StanQuit(left))  # the peer has an old view
         self._riders[peer] = _without(shared, left)
         if self.views.trust(peer, shared):
             self._settle(turn)
@@ -367,7 +378,13 @@ class Stan(Part):
             turn.disconnect(peer, UNUSED)
 
     def _take_quit(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
-        """A node unsubscribed: it is a stranger in these topics until the bootstrap service names it a subscriber."""
+        """Make a node that unsubscribed a stranger in these topics until the bootstrap service lists it again.
+
+        Args:
+            turn: the present turn.
+            peer: the node.
+            topics: the topics.
+        """
         for topic in topics:
             if self._is_subscriber(peer, topic) and not self._membership.subscribers(topic) >> peer & 1:
                 self._list(topic, self._lists[topic] & ~(1 << peer))
@@ -376,12 +393,12 @@ class Stan(Part):
         self._relink(turn, peer)
 
     def _part(self, turn: Turn, peer: NodeId, topics: tuple[TopicId, ...]) -> None:
-        """A node is gone from these topics."""
+        """Note that a node is gone from these topics."""
         if self.views.miss(peer, topics):
             self._settle(turn)
 
     def _relink(self, turn: Turn, peer: NodeId) -> None:
-        """Logical links follow this node's views; messages may follow the neighbour's, too."""
+        """Set the logical links to this node's views, and the forwarded topics, which may include the neighbour's."""
         own, riders = self._used.get(peer, ()), self._riders.get(peer, ())
         riding = riders if self._parameters.both_directions else ()
         forwards = frozenset((*riding, *own)) if riding or own else NOTHING

@@ -1,4 +1,4 @@
-"""The parameters of StAN, and what the plan adds to them."""
+"""The parameters of StAN, and those that the plan adds."""
 
 from typing import Annotated
 
@@ -23,7 +23,7 @@ class StanParameters(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PlacedStanParameters(StanParameters, frozen=True):
-    """StAN's parameters with what the plan gives a node for each topic of its first instance."""
+    """StAN's parameters with those that the plan gives a node for each topic of its first instance."""
 
     views: tuple[tuple[int, tuple[int, ...]], ...] = ()
     """(topic, nodes): the initial view."""

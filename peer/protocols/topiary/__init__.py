@@ -1,10 +1,10 @@
 """Topiary: nodes that learn their neighbours from the arrival times of messages.
 
-A node opens a fixed number of links. For an epoch it observes when each outgoing neighbour brings each message
-(``observation``). Then it scores every subset of them by the messages that it misses, the delay and the wasted
-bandwidth (``scores``, ``estimates``), keeps the best subset, and draws new neighbours in place of the others,
-preferring those that share the topics on which the kept ones do less well (``overlay``). Messages are flooded with a
-TTL.
+A node opens a fixed number of links. In each epoch, it observes when each outgoing neighbour brings each message
+(``observation``). At the end, it scores every subset of these neighbours by missed messages, delay and wasted
+bandwidth (``scores``, ``estimates``). It keeps the best subset and draws new neighbours in place of the others; it
+prefers nodes that share the topics on which the kept neighbours do less well (``overlay``). Messages are flooded with
+a TTL.
 
 Source: docs/protocols/topiary.md.
 """
@@ -17,7 +17,7 @@ from peer.protocols.topiary.overlay import Topiary, TopiaryParameters
 
 
 def note_reading(section: Mapping[str, Any]) -> str:
-    """Which of the two readings of the contradictory paper a run followed.
+    """Return a note that says which of the two readings of the contradictory paper a run followed.
 
     Source: docs/protocols/topiary.md, Resolutions.
     """

@@ -7,6 +7,6 @@ from peer.core.frames import Frame, register
 
 @register
 class Release(Frame, frozen=True):
-    """The sender no longer counts the link among its outgoing ones: it stays only if the receiver does."""
+    """The link is not one of the sender's outgoing links any more. It stays only if it is one of the receiver's."""
 
     kind: ClassVar[int] = 70

@@ -1,4 +1,4 @@
-"""What a node sees in an epoch: when each of its neighbours brought it each message."""
+"""The observation of an epoch: when each neighbour brought each message."""
 
 from array import array
 from collections.abc import Iterator, Sequence, Set
@@ -8,12 +8,12 @@ from peer.core.contract import MessageId, NodeId, TopicId, publisher_of
 
 
 class Arrivals(NamedTuple):
-    """A message as an epoch's outgoing neighbours brought it.
+    """The arrivals of one message from the outgoing neighbours of an epoch.
 
     Attributes:
-        topics: the message's.
-        delays_ns: (time behind the earliest copy from any neighbour, column), rising; those who did not bring it are
-            left out.
+        topics: the message's topics.
+        delays_ns: (ns after the earliest copy from any neighbour, column), in rising order; only for neighbours that
+            brought the message.
     """
 
     topics: tuple[TopicId, ...]
@@ -21,15 +21,15 @@ class Arrivals(NamedTuple):
 
 
 class Observation:
-    """Copies of one epoch in the order of their arrival; rows are made of them when it is over.
+    """The copies of one epoch in the order of their arrival. ``rows`` groups them by message after the epoch.
 
-    While it lasts a copy is only noted at the end of a list: to look up its message's row and the place of its
-    neighbour there would wait for memory, which a simulation of a thousand nodes does already.
+    During the epoch, a copy is only appended to a list. Finding the row of its message and the place of its neighbour
+    would wait for memory, which slows down a simulation of a thousand nodes already.
 
     Args:
         columns: the outgoing neighbours, fixed for the epoch.
-        node: whose observation it is; copies of its own messages tell nothing of who brings messages early.
-        passed: messages of which a copy came before; who brought the earliest is not known of them.
+        node: the observing node. Copies of its own messages do not count: they do not show who brings messages early.
+        passed: messages with a copy before the observation. They do not count, since their earliest copy is unknown.
     """
 
     __slots__ = ("_copies", "_node", "_passed", "_topics", "columns")
@@ -39,16 +39,22 @@ class Observation:
         self._node = node
         self._passed = passed
         self._topics: dict[MessageId, tuple[TopicId, ...]] = {}
-        self._copies = array("q")  # of each: instant, neighbour, message
+        self._copies = array("q")  # three items per copy: instant, neighbour, message
 
     def __len__(self) -> int:
         return len(self._topics)
 
     def arrive(self, now_ns: int, peer: NodeId, identifier: MessageId, topics: tuple[TopicId, ...]) -> bool:
-        """A copy came in from a neighbour.
+        """Note a copy from a neighbour.
+
+        Args:
+            now_ns: the present instant (ns).
+            peer: the neighbour.
+            identifier: the message's id.
+            topics: the message's topics.
 
         Returns:
-            Whether it is the first one of a message that counts.
+            Whether it is the first copy of a message that counts.
         """
         self._copies.extend((now_ns, peer, identifier))
         if identifier in self._topics or identifier in self._passed or publisher_of(identifier) == self._node:
@@ -57,7 +63,7 @@ class Observation:
         return True
 
     def rows(self) -> Iterator[Arrivals]:
-        """Each message's arrivals, in the order in which messages came in.
+        """Yield the arrivals of each message, in the order in which the messages arrived.
 
         Source: Topiary section IV-A, Eq. 1.
         """

@@ -1,4 +1,4 @@
-"""The Topiary overlay: keep the neighbours that bring messages early, and explore in place of the others."""
+"""The Topiary overlay: a node keeps the neighbours that bring messages early, and replaces the others by new ones."""
 
 import math
 from typing import Annotated, Literal
@@ -19,7 +19,7 @@ from peer.protocols.topiary.scores import Subset, Tally, Weights, best_subset, t
 EPOCH, SETTLED = "overlay/epoch", "overlay/settled"
 
 SCORE_EPSILON = 1e-9
-"""A score above it is worse than a best score of 0, of which no multiple is worse (Eq. 9)."""
+"""A score above it is worse than a best score of 0, since no multiple of 0 is above 0 (Eq. 9)."""
 
 Positive = Annotated[float, Meta(gt=0)]
 NonNegative = Annotated[float, Meta(ge=0)]
@@ -50,22 +50,23 @@ class TopiaryParameters(Struct, forbid_unknown_fields=True, frozen=True):
     topic_weights: tuple[tuple[int, NonNegative], ...] = ()
     """Pairs of topic and weight; other topics have weight 1."""
     estimate: Literal["sequence", "rate"] = "sequence"
-    """How a node estimates what was published: from the publishers' sequence numbers, or from a known rate."""
+    """How a node estimates the number of published messages: from the publishers' sequence numbers, or from a known
+    rate."""
     topic_rate_per_s: NonNegative = 0.0
     """Known rate of every topic (estimate = "rate")."""
     literal: bool = False
-    """Score as the paper prints it: coverage counts what is brought, and the highest score is kept. It makes the
-    overlay worse."""
+    """Score by the paper's formulas: coverage counts the messages that a subset brings, and the highest score is kept.
+    This makes the overlay worse."""
 
 
 class Topiary(Part):
-    """Learns which subset of its outgoing neighbours brings messages best, and explores in place of the others.
+    """Learns which subset of its outgoing neighbours brings messages best, and replaces the others by new ones.
 
-    It opens ``degree`` links, watches for an epoch when each outgoing neighbour brings each message, keeps the subset
-    with the best score, and draws new neighbours that serve the topics on which the subset does less well.
+    It opens ``degree`` links, and observes in an epoch when each outgoing neighbour brings each message. Then it keeps
+    the subset with the best score, and draws new neighbours that serve the topics on which the subset does less well.
 
-    A link that both its nodes chose counts for both, so a node that gives one up sends ``Release``, and the other side
-    closes it unless it keeps it.
+    A link that both ends chose counts for both. So a node that gives up a link sends ``Release``, and the other side
+    closes the link unless it keeps it.
 
     Source: Topiary section IV, Algorithm 1.
     """
@@ -111,25 +112,25 @@ class Topiary(Part):
     # ------------------------------------------------------------------------------------------------- links
 
     def meet(self, turn: Turn, directory: Directory) -> None:
-        """Begin with neighbours drawn uniformly; what is missing later is filled in the same way."""
+        """Draw the first neighbours uniformly, and later replacements for missing ones."""
         if self._observation is None and not self.links.chosen:
             self._set_clock(turn)
         self.links.fill(turn)
 
     def link_down(self, turn: Turn, peer: NodeId, reason: str, retrying: bool) -> None:
-        """Replace an outgoing neighbour that is lost; forget one that is not wanted any more."""
+        """Replace a lost outgoing neighbour. Stop the attempts at a link to any other node."""
         if peer in self.links.chosen:
             self.links.link_down(turn, peer, retrying)
         elif retrying:
             turn.disconnect(peer, "released")
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """The other side gives the link up: close it, unless this node chose it too."""
+        """Close the link that the other side gave up, unless this node chose it, too."""
         if peer not in self.links.chosen:
             turn.disconnect(peer, "released")
 
     def _release(self, turn: Turn, peer: NodeId) -> None:
-        """Give a link up; whether it stays is the other side's choice. One that is not up is simply not opened."""
+        """Give up a link. If it is up, the other side decides whether it stays; otherwise stop opening it."""
         if peer in self.state.neighbours:
             self.write(peer, outbound=False)
             turn.send(peer, Release())
@@ -137,9 +138,9 @@ class Topiary(Part):
             turn.disconnect(peer, "released")
 
     def _subscribers_among(self, fresh: Bitset, topics: list[TopicId]) -> Bitset:
-        """The fresh subscribers of one of the topics, drawn by how many it has; all fresh nodes if none has any.
+        """Return the fresh subscribers of one topic, drawn by their number; all fresh nodes if no topic has any.
 
-        So each candidate is drawn in proportion to the topics that it shares.
+        So the probability of each candidate is proportional to the number of topics that it shares.
 
         Source: Topiary section IV-E, Eq. 10.
         """
@@ -157,7 +158,7 @@ class Topiary(Part):
     # ------------------------------------------------------------------------------------------------ epochs
 
     def overhear(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
-        """Record the arrival of a copy; copies on topics that the node does not subscribe to only if they count."""
+        """Record the arrival of a copy. Skip copies that the node only relays unless they count."""
         assert isinstance(frame, Data)
         if not self._observes_all and self.state.topics.isdisjoint(frame.topics):
             return
@@ -176,7 +177,7 @@ class Topiary(Part):
             self._end_epoch(turn)
 
     def fire(self, turn: Turn, name: str) -> None:
-        """An epoch ends, or has settled; or a node that found nobody tries again."""
+        """End an epoch, or begin to observe in it, or try again to find missing neighbours."""
         if name == EPOCH:
             self._end_epoch(turn)
         elif name == SETTLED:
@@ -192,10 +193,10 @@ class Topiary(Part):
             turn.set_timer(EPOCH, turn.now_ns + max(round(self._parameters.epoch_s * 1e9), overlap_ns + 1))
 
     def _settle(self, turn: Turn) -> None:
-        """The epoch's links are there: say goodbye to the others, and begin to observe."""
+        """Give up the links of the last epoch and begin to observe, since the new links are up."""
         for peer in self.links.chosen:
             if peer in self.state.neighbours:
-                self.write(peer, outbound=True)  # it may have been there, opened by the other side alone
+                self.write(peer, outbound=True)  # the other side alone may have opened the link before
         for peer in self._given_up:
             if peer not in self.links.chosen:
                 self._release(turn, peer)
@@ -206,7 +207,10 @@ class Topiary(Part):
         self._estimate.turn_over()
 
     def _end_epoch(self, turn: Turn) -> None:
-        """Score, keep, explore. Silence teaches, too, but not before the first message: there may be none yet."""
+        """Score the neighbours and replace those outside the best subset.
+
+        An epoch without messages counts, too, but not before the first message.
+        """
         observation, self._observation = self._observation, None
         if observation is not None and self._expects:
             self._learn(turn, observation)

@@ -1,10 +1,11 @@
-"""The scores of subsets of the neighbours, lower being better.
+"""The scores of subsets of the neighbours. A lower score is better.
 
-The printed formulas contradict the text: Eq. 3 counts what a subset relays where the text speaks of what it fails to,
-and the subset with the *highest* score is kept although a high score "indicates poorer performance". Here coverage
-counts what is missed and the lowest score is kept; ``literal`` does what is printed.
+The paper's formulas contradict its text. Eq. 3 counts the messages that a subset relays, but the text speaks of those
+that it does not relay. The node keeps the subset with the *highest* score, although a high score "indicates poorer
+performance". Here coverage counts the missed messages, and the node keeps the lowest score; ``literal`` follows the
+formulas.
 
-Units: F_d in seconds; F_c and F_w as fractions, of the messages published and of the messages received.
+Units: F_d in seconds; F_c as a fraction of the messages published, F_w as a fraction of the messages received.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,11 +16,11 @@ from peer.core.contract import TopicId
 from peer.protocols.topiary.observation import Arrivals
 
 Subset = tuple[int, ...]
-"""Columns of an ``Observation``, rising."""
+"""Columns of an ``Observation``, in rising order."""
 
 
 class Weights(NamedTuple):
-    """How much coverage, delay (a second) and wasted bandwidth count. Source: Topiary section IV-D."""
+    """The weights of coverage, delay (per second) and wasted bandwidth. Source: Topiary section IV-D."""
 
     coverage: float
     delay: float
@@ -27,14 +28,15 @@ class Weights(NamedTuple):
 
 
 class Tally:
-    """Sums over an epoch's messages from which every subset's score follows.
+    """Sums over an epoch's messages, from which the score of every subset is computed.
 
-    A message counts for a subset by the first of the subset's members that brought it. So messages are added up by who
-    came before that member and by the member itself: a few additions a message, whatever the number of subsets.
+    A message counts for a subset by the first member of the subset that brought it. So messages are added up by that
+    member and by the neighbours that brought them before it: a few additions per message, whatever the number of
+    subsets.
 
     Args:
         interests: the topics that the node subscribes to.
-        importance: a topic's weight where it is not 1.
+        importance: the weights of topics other than 1.
         kept: the size of the subsets.
     """
 
@@ -62,13 +64,13 @@ class Tally:
             earlier |= 1 << column
 
     def score(self, subset: Subset, published: float, weights: Weights, *, literal: bool) -> float:
-        """S of a subset.
+        """Return the score S of a subset.
 
         Args:
-            subset: which neighbours.
-            published: the estimate of all messages on the node's topics, weighted by the topics' importance.
-            weights: of the three parts.
-            literal: count the coverage as printed.
+            subset: the columns of its neighbours.
+            published: the estimated number of messages on the node's topics, weighted by the topics' importance.
+            weights: the weights of the three terms.
+            literal: whether to count the coverage as the paper's formula does.
 
         Source: Topiary Eq. 2-5.
         """
@@ -87,7 +89,7 @@ class Tally:
         )
 
     def _weight(self, topics: tuple[TopicId, ...]) -> float:
-        """The importance of a message: of its most important topic here; 0 = the node wants none of them."""
+        """Return the highest importance of a message's topics that the node subscribes to; 0 = it has none."""
         if not self._importance:
             return 0.0 if self._interests.isdisjoint(topics) else 1.0
         return max((self._importance.get(topic, 1.0) for topic in topics if topic in self._interests), default=0.0)
@@ -96,7 +98,15 @@ class Tally:
 def best_subset(
     tally: Tally, columns: int, kept: int, published: float, weights: Weights, *, literal: bool
 ) -> tuple[Subset, float]:
-    """The best of all subsets of ``kept`` of the ``columns`` neighbours, with its score; the first of equals.
+    """Return the best subset of the neighbours and its score; the first of several equal ones.
+
+    Args:
+        tally: the sums of the epoch.
+        columns: the number of neighbours.
+        kept: the size of the subset.
+        published: the estimated number of messages on the node's topics, weighted by the topics' importance.
+        weights: the weights of the three terms.
+        literal: whether to score as the paper's formulas do.
 
     Source: Topiary Algorithm 1, steps 3 and 4.
     """
@@ -111,7 +121,16 @@ def best_subset(
 def topic_scores(
     messages: Iterable[Arrivals], kept: Subset, published: Mapping[TopicId, float], weights: Weights, *, literal: bool
 ) -> dict[TopicId, float]:
-    """S^theta of the kept subset for each topic that ``published`` names; one of which nothing came is wholly missed.
+    """Return the score S^theta of the kept subset for each topic in ``published``.
+
+    A topic without an arrival counts as missed completely.
+
+    Args:
+        messages: the arrivals of the epoch's messages.
+        kept: the columns of the kept subset.
+        published: the estimated number of messages per topic.
+        weights: the weights of coverage and delay.
+        literal: whether to count the coverage as the paper's formula does.
 
     Source: Topiary Eq. 6-8.
     """
@@ -136,7 +155,12 @@ def topic_scores(
 
 
 def worse_topics(scores: Mapping[TopicId, float], eta: float, epsilon: float) -> list[TopicId]:
-    """sigma^+: the topics on which the kept neighbours do less well, rising. ``epsilon``: what counts as a score of 0.
+    """Return sigma^+, the topics on which the kept neighbours do less well, in rising order.
+
+    Args:
+        scores: the scores by topic.
+        eta: the multiple of the best score above which a score is worse.
+        epsilon: the largest score that counts as 0.
 
     Source: Topiary Eq. 9.
     """

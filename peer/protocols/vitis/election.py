@@ -1,4 +1,4 @@
-"""The election of a topic's gateway: each node of a cluster revises its proposal by those of its neighbours."""
+"""The election of a topic's gateway: each node of a cluster updates its proposal from those of its neighbours."""
 
 from collections.abc import Container, Mapping
 
@@ -18,18 +18,19 @@ def elect(
 ) -> Proposal:
     """Return a node's proposal for a topic.
 
-    A proposal counts if its neighbour is the gateway itself, or has it from a node that is not a neighbour: otherwise
-    this node has it from there, too. Ours: a proposal whose parent is this node, or whose gateway has just failed, does
-    not count. With the listing alone, neighbours keep proposing a failed gateway until its hops exceed the limit.
+    A neighbour's proposal counts if the neighbour is the gateway itself, or got the proposal from a node that is not
+    this node's neighbour: otherwise this node gets it from that node, too. Ours: a proposal does not count if its
+    parent is this node, or if its gateway has just failed. With the listing alone, neighbours keep proposing a failed
+    gateway until its hops exceed the limit.
 
     Args:
-        node: this node, the first gateway that it proposes.
+        node: this node, which proposes itself at first.
         topic: the topic.
         offers: the latest proposal of each neighbour that subscribes to the topic.
         most_hops: most hops from a node to its gateway (d).
-        failed: nodes that this one has just lost.
-        parent: the neighbour from which this node has its present proposal, which stays if no other is better. Without
-            that, proposals would go on changing although no gateway does.
+        failed: the nodes that this node has just lost.
+        parent: the neighbour whose proposal this node follows now. It stays if no other is better; otherwise proposals
+            would go on changing although gateways do not.
 
     Source: Vitis Algorithm 5, lines 3-18.
     """

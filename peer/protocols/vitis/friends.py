@@ -1,4 +1,4 @@
-"""The friends that Vitis's nodes would find, given enough rounds."""
+"""The friends that the nodes of Vitis would find, given enough rounds."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from peer.protocols.vitis.utility import Weights, rate_utility, weights_of
 
 
 def draw_initial_state(network: FirstNetwork, parameters: VitisParameters) -> list[Choice]:
-    """Return what each node knows at first (``PlacedVitisParameters``); nothing unless the start is converged."""
+    """Return the contacts of each node at the start (``PlacedVitisParameters``); none unless the start is converged."""
     interests = network.interests
     if parameters.start == "random":
         return [{}] * len(interests)
@@ -24,14 +24,14 @@ def draw_initial_state(network: FirstNetwork, parameters: VitisParameters) -> li
 
 
 def find_friends(interests: Interests, count: int, weights: Weights) -> list[tuple[NodeId, ...]]:
-    """Return, for each node, the ``count`` other nodes of the highest utility that it would choose.
+    """Return, for each node, the ``count`` other nodes with the highest utility.
 
-    Of equally useful nodes, each node has an order of its own, as when it selects its routing table.
+    Each node orders equally useful nodes in its own way, as in the selection of its routing table.
 
     Args:
-        interests: every node's topics.
-        count: how many friends.
-        weights: of the topics.
+        interests: the topics of every node.
+        count: the number of friends.
+        weights: the weights of the topics.
     """
     subscribers: dict[TopicId, list[NodeId]] = {}
     for node, topics in enumerate(interests):
@@ -47,7 +47,13 @@ def find_friends(interests: Interests, count: int, weights: Weights) -> list[tup
 def _share(
     topics: Sequence[TopicId], subscribers: Mapping[TopicId, list[NodeId]], rates: Sequence[float] | None
 ) -> Mapping[NodeId, float]:
-    """Return the rate of the topics in common with each node that shares any of these."""
+    """Return the rate of the shared topics for each node that shares any.
+
+    Args:
+        topics: the topics of one node.
+        subscribers: the subscribers of each topic.
+        rates: relative rates of the topics; None = all are 1.
+    """
     if rates is None:
         return Counter(chain.from_iterable(subscribers[topic] for topic in topics))
     shared: defaultdict[NodeId, float] = defaultdict(float)

@@ -23,7 +23,7 @@ from peer.protocols.vitis.observed_links import ProfileTopics
 from peer.protocols.vitis.utility import Preference, weights_of
 
 rising: PerSet[tuple[TopicId, ...]] = PerSet(lambda topics: tuple(sorted(topics)))
-"""Topics in rising order."""
+"""Returns topics in rising order."""
 
 
 class VitisParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
@@ -38,7 +38,7 @@ class VitisParameters(RingParameters, forbid_unknown_fields=True, frozen=True):
 
 
 class PlacedVitisParameters(VitisParameters, forbid_unknown_fields=True, frozen=True):
-    """With what the plan gives every node."""
+    """The parameters with those that the plan gives every node."""
 
     rates: RateLaw | None = None
     """Publication rates of the topics; None = all are equal."""
@@ -49,14 +49,14 @@ class PlacedVitisParameters(VitisParameters, forbid_unknown_fields=True, frozen=
 class Vitis(RelayingOverlay):
     """Keeps a routing table of ring, small-world links and friends, and elects gateways for its topics.
 
-    All neighbours that subscribe to a topic, whichever side opened the link, are mates in it: messages on the topic go
-    on to them, and their proposals decide which gateway this node proposes. A node that proposes itself asks for a
-    relay path to the topic's rendezvous node. A topic's proposal is computed again if a mate came, went or changed its
-    own.
+    All neighbours that subscribe to a topic are mates in it, whichever side opened the link: the node forwards messages
+    on the topic to them, and their proposals decide which gateway this node proposes. A node that proposes itself asks
+    for a relay path to the topic's rendezvous node. The node recomputes a topic's proposal after a mate came, left or
+    changed its own proposal.
 
     Attributes:
-        mates: by topic, the neighbours that subscribe to it, each with its latest proposal.
-        proposals: this node's own, by topic; the profile has them.
+        mates: the neighbours that subscribe to each topic, each with its latest proposal.
+        proposals: this node's own proposal for each topic, as in its profile.
 
     Source: Vitis sections III-A2, III-B and III-D, Algorithms 4 and 5.
     """
@@ -87,8 +87,8 @@ class Vitis(RelayingOverlay):
     def select(self, pool: Mapping[NodeId, Topics]) -> Iterable[NodeId]:
         """Choose ring and small-world neighbours, then the friends with the highest utility (Algorithm 4).
 
-        Of equally useful nodes, those of the table stay; the others are in an order of this node's own, so that not all
-        nodes choose the same ones.
+        Of equally useful nodes, it prefers nodes in the table. Each node orders the others in its own way, so that not
+        all nodes choose the same ones.
         """
         chosen = self.world.choose(RingOrder(pool))
         utility, table, place = self._preference.utility, self.table, self._place
@@ -114,7 +114,7 @@ class Vitis(RelayingOverlay):
     # -------------------------------------------------------------------------------------------------- profiles
 
     def make_profile(self, turn: Turn) -> Frame:
-        """Revise the proposals (Algorithm 5). An unchanged profile is the same frame as before."""
+        """Update the proposals (Algorithm 5), and return the profile. An unchanged profile is the same object."""
         proposals = self.proposals
         stale = [topic for topic in self._stale if topic in proposals]
         self._stale.clear()
@@ -125,7 +125,7 @@ class Vitis(RelayingOverlay):
         return self.introduce(turn)
 
     def introduce(self, turn: Turn) -> Frame:
-        """Return the present proposals, which are revised once per round."""
+        """Return the profile with the present proposals, which change once per round."""
         if self._is_new or self._own_profile.ring != self.world.ring:
             self._is_new = False
             self._own_profile = VitisProfile(self.state.topics, tuple(self.proposals.values()), self.world.ring)
@@ -139,7 +139,8 @@ class Vitis(RelayingOverlay):
     def gateways(self) -> Iterable[TopicId]:
         """Return the topics for which this node proposes itself.
 
-        Before its d-th round, it may not have heard of a closer gateway: only those for which a neighbour proposes it.
+        Before its d-th round, it may not know of a closer gateway. Then these are only the topics for which a neighbour
+        proposes it, too.
         """
         own = self.state.node
         topics = [topic for topic, proposal in self.proposals.items() if proposal.gateway == own]
@@ -149,7 +150,7 @@ class Vitis(RelayingOverlay):
         return [topic for topic, proposals in offers if any(proposal.gateway == own for proposal in proposals)]
 
     def is_served(self, topic: TopicId) -> bool:
-        """Before its d-th round, a node may not have heard of its cluster's gateway, nor its neighbours of one."""
+        """Return whether a gateway is known. Before the d-th round, this node and its neighbours may not know one."""
         return self.round >= self._most_hops and super().is_served(topic)
 
     def receive(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
@@ -159,7 +160,7 @@ class Vitis(RelayingOverlay):
             super().receive(turn, peer, frame)
 
     def _take_profile(self, turn: Turn, peer: NodeId, frame: VitisProfile) -> None:
-        """Note which proposals are new (Algorithm 7)."""
+        """Note the new proposals in a neighbour's profile (Algorithm 7)."""
         before = self._profiles.get(peer)
         if frame is before:
             self._heard[peer] = self.round
@@ -193,9 +194,9 @@ class Vitis(RelayingOverlay):
             self.take_hints(frame.ring)
 
     def _may_change(self, topic: TopicId, peer: NodeId, offer: Proposal) -> bool:
-        """Whether a neighbour's new proposal may change this node's own.
+        """Return whether a neighbour's new proposal may change this node's own.
 
-        It does if the present one is from this neighbour, or if the new one is better.
+        It may if the present proposal is from this neighbour, or if the new one is better.
         """
         present = self.proposals[topic]
         if present.parent == peer:
@@ -225,7 +226,7 @@ class Vitis(RelayingOverlay):
         return self.mates.get(topic, ())
 
     def relink(self, turn: Turn, peer: NodeId) -> None:
-        """Bring the mates in line with the subscriptions of a neighbour and of this node."""
+        """Update the mates for the subscriptions of a neighbour and of this node."""
         topics = self.told[peer]
         self._unmate(peer)
         own, offers = self.proposals, self._profiles[peer].proposals
@@ -238,7 +239,7 @@ class Vitis(RelayingOverlay):
         self.set_logical(turn, peer, shared, "unsubscribed")
 
     def restore(self) -> None:
-        """Count proposals again whose gateway was lost."""
+        """Recompute all proposals, since lost gateways count again."""
         self._stale.update(dict.fromkeys(self.proposals))
 
     def retire(self, turn: Turn, peer: NodeId) -> None:
@@ -278,7 +279,7 @@ class Vitis(RelayingOverlay):
                 self.relink(turn, peer)
 
     def _ignore(self, turn: Turn, peer: NodeId) -> None:
-        """Forget a profile with forged proposals for topics that did not concern this node when it came."""
+        """Forget a profile with forged proposals for topics that this node did not subscribe to at its arrival."""
         turn.trace("reject", peer=peer, kind=VitisProfile.kind, reason="forged_proposal")
         del self._profiles[peer], self.told[peer]
         self._unmate(peer)
@@ -286,7 +287,7 @@ class Vitis(RelayingOverlay):
         self.set_logical(turn, peer, (), "unsubscribed")
 
     def _adopt_topics(self) -> None:
-        """Propose this node as the gateway of new topics; the profile names the topics in rising order."""
+        """Take over the node's subscriptions: it proposes itself as the gateway of new topics."""
         own, topics = Proposal(self.state.node, self.state.node, 0), self.state.topics
         self._preference = Preference(topics, self._weights)
         self._reselects = True

@@ -1,4 +1,4 @@
-"""The preference function: how much a node gains from a neighbour."""
+"""The preference function: the utility of a neighbour for a node."""
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
@@ -11,21 +11,21 @@ from peer.core.tman.shared_sets import PerSet
 Topics = frozenset[TopicId]
 
 HIGHEST_TOPIC = 1 << 20
-"""Topics from here on are shared with nobody; experiments have at most 100,000."""
+"""Topics from this number on do not count as shared. Experiments have at most 100,000 topics."""
 
 
 def _count_memory(topics: Topics) -> int:
-    """Return how much a set and its bits take, as ``PerSet`` counts."""
+    """Return the memory of a set and its bits in the unit of ``PerSet``."""
     return len(topics) + (min(max(topics, default=0), HIGHEST_TOPIC) >> 9)
 
 
 class Weights(PerSet[tuple[Bitset, float]]):
-    """A set of topics as bits, and the rate of all of them together.
+    """For each set of topics, its bits and the sum of its rates.
 
-    An intersection of random sets takes a fifth of the time as bits.
+    The intersection of two random sets takes a fifth of the time if they are bits.
 
     Args:
-        rates: relative publication rate of each topic; None = all are 1. Topics beyond it have rate 0.
+        rates: the relative publication rate of each topic; None = all are 1. Topics beyond its end have rate 0.
     """
 
     __slots__ = ("rates",)
@@ -35,7 +35,7 @@ class Weights(PerSet[tuple[Bitset, float]]):
         self.rates = rates
 
     def of_bits(self, topics: Bitset) -> float:
-        """Return the rate of topics as bits; it is not kept."""
+        """Return the rate of topics given as bits. The result is not cached."""
         return topics.bit_count() if self.rates is None else self._add_up(members(topics))
 
     def _weigh(self, topics: Topics) -> tuple[Bitset, float]:
@@ -54,7 +54,12 @@ def weights_of(law: RateLaw | None) -> Weights:
 
 
 def rate_utility(shared: float, own: float, theirs: float) -> float:
-    """Return the utility of a neighbour from the rates of the topics in common, of one's own and of its topics.
+    """Return the utility of a neighbour.
+
+    Args:
+        shared: the rate of the shared topics.
+        own: the rate of this node's topics.
+        theirs: the rate of the neighbour's topics.
 
     Source: Vitis Equation 1.
     """
@@ -62,9 +67,9 @@ def rate_utility(shared: float, own: float, theirs: float) -> float:
 
 
 class Preference:
-    """The utility of other nodes for one with these subscriptions.
+    """The utility of other nodes for a node with these subscriptions.
 
-    It is the rate of the topics that the two share, over the rate of all topics of the two (``rate_utility``).
+    It is the rate of the topics that two nodes share, divided by the rate of all topics of both (``rate_utility``).
     """
 
     __slots__ = ("_bits", "_weight", "_weights")
