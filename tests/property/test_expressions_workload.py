@@ -10,17 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment.form import (
-    AdversarySpec,
-    ChurnSpec,
-    Experiment,
-    ExpressionsSpec,
-    InterestsSpec,
-    UnderlaySpec,
-    WorkloadSpec,
-    resolve,
-)
+from harness.experiment.form import AdversarySpec, Experiment, resolve
 from harness.experiment.loader import check_rules, decode_experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import ChurnSpec, ExpressionsSpec, InterestsSpec, WorkloadSpec
 from harness.planning import make_plan
 from harness.workload import expressions
 from harness.workload.expressions import draw_for_groups
