@@ -28,19 +28,6 @@ def least_payload_bytes(expression_length: int) -> int:
     return _SEQUENCE.stop + _LENGTH_BYTES + expression_length
 
 
-def read_expression(payload: bytes) -> str:
-    """The expression in the payload of a message that has one.
-
-    Raises:
-        ValueError: it is cut off, or not in ASCII.
-    """
-    start = least_payload_bytes(0)
-    length = int.from_bytes(payload[_SEQUENCE.stop : start], "big")
-    if len(payload) < start + length:
-        raise ValueError(f"expected an expression of {length} bytes, got a payload of {len(payload)}")
-    return payload[start : start + length].decode("ascii")
-
-
 def topic_sequence(payload: bytes) -> int | None:
     """The publisher's count on the message's first topic; None where the payload is too short to hold one."""
     return int.from_bytes(payload[_SEQUENCE], "big") if len(payload) >= _SEQUENCE.stop else None

@@ -23,7 +23,7 @@ from peer.core.addressing.keywords import (
     topic_of,
 )
 from peer.core.addressing.region import difference, disjoint, hand_over, intersection, merge, neighbours
-from peer.core.addressing.target import Target, permutations
+from peer.core.addressing.target import Target
 
 DEPTH = {1: 5, 2: 3, 3: 2}
 """Dimensions -> the depth of the brute-force model's cells."""
@@ -281,12 +281,6 @@ def test_wildcards_everywhere_need_bounded_work(element: int, dimensions: int, l
     expansion = Counted(target.space, target.elements).expand({Extent(dimensions)}, limit)
     assert len(expansion.extents) <= max(limit, 1)
     assert splits <= max(limit, 1) * (target.space.depth + 1)
-
-
-@given(st.integers(1, 10), st.data())
-def test_permutations_are_the_matching_addresses(bits: int, data):
-    element = data.draw(st.integers(0, (1 << bits) - 1))
-    assert list(permutations(element, bits)) == [a for a in range(1 << bits) if a & element == element]
 
 
 @given(st.text(alphabet="abc", min_size=1), st.integers(1, 40), st.data())

@@ -1,7 +1,7 @@
 """Targets: the addresses and extents where receivers of an expression can be."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from peer.core.addressing.bloom import Address, BloomScheme
@@ -131,14 +131,3 @@ class Target:
             return found
 
         return look
-
-
-def permutations(element: Address, bits: int) -> Iterator[Address]:
-    """All addresses that match an element, one after another in rising order: 2 ** (number of unset bits)."""
-    wildcards = (1 << bits) - 1 & ~element
-    chosen = 0
-    while True:
-        yield element | chosen
-        if chosen == wildcards:
-            return
-        chosen = (chosen - wildcards) & wildcards
