@@ -8,11 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peer.core import bitset
-from peer.core.addressing.bloom import BloomScheme
-from peer.core.addressing.clustering import cluster
 from peer.core.addressing.expression import And, Attribute, Expression, ExpressionError, Or, parse
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.geometry import angle, centre, distance, nearer, shortest, spans
 from peer.core.addressing.keywords import (
     check_keywords,
     covering_topics,
@@ -22,8 +18,19 @@ from peer.core.addressing.keywords import (
     terms_of_topics,
     topic_of,
 )
-from peer.core.addressing.region import difference, disjoint, hand_over, intersection, merge, neighbours
-from peer.core.addressing.target import Target
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.clustering import cluster
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.geometry import angle, centre, distance, nearer, shortest, spans
+from peer.protocols.implicit_groups.addressing.region import (
+    difference,
+    disjoint,
+    hand_over,
+    intersection,
+    merge,
+    neighbours,
+)
+from peer.protocols.implicit_groups.addressing.target import Target
 
 DEPTH = {1: 5, 2: 3, 3: 2}
 """Dimensions -> the depth of the brute-force model's cells."""

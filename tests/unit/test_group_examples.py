@@ -6,10 +6,10 @@ Each test quotes the place. Figures 4 and 5 show ways without addresses, so no t
 import pytest
 
 from peer.core.addressing.expression import Attribute, ExpressionError, parse
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.geometry import centre
-from peer.core.addressing.region import Region, difference, hand_over, neighbours
-from peer.core.addressing.target import Target
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.geometry import centre
+from peer.protocols.implicit_groups.addressing.region import Region, difference, hand_over, neighbours
+from peer.protocols.implicit_groups.addressing.target import Target
 from tests.group_network import Network
 
 ROOT = Extent(2)

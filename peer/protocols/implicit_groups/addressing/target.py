@@ -4,10 +4,10 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from peer.core.addressing.bloom import Address, BloomScheme
 from peer.core.addressing.expression import Expression
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.region import Region, disjoint
+from peer.protocols.implicit_groups.addressing.bloom import Address, BloomScheme
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.region import Region, disjoint
 
 NOTHING, SOME, ALL = 0, 1, 2
 
