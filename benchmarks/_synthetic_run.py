@@ -17,7 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import WorkloadSpec
 from metrics.rundir.files import ACHIEVED_FILE, DATAPLANE_FILE, MANIFEST_FILE, PLAN_FILE, PRESSURE_FILE, UNDERLAY_FILE
 from peer.core.frames import Data
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE

@@ -7,7 +7,7 @@ Two hosts, 20 ms apart in each direction. Everything happens inside one sandbox 
 * New pairs: what a pair's first frame costs the forwarding code, by what a later one does.
 * TCP (iperf3) and idle echo requests, through the data plane and through wirefilter between two vde_switches, in turn.
 
-A virtual machine's processors are kept awake throughout, for both, as in a run (docs/adr/0015).
+A virtual machine's processors are kept awake throughout, for both, as in a run (docs/adr/0014).
 """
 
 import argparse

@@ -17,7 +17,9 @@ from typing import Any
 
 import simpy
 
-from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.planning.planner import make_overlay
 from harness.simulator.enactment import Enactment
 from harness.simulator.network import SimulatedNetwork

@@ -12,7 +12,9 @@ import time
 from pathlib import Path
 from random import Random
 
-from harness.experiment.form import Experiment, FloodParameters, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment, FloodParameters
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.planning.planner import make_overlay
 from harness.simulator.enactment import Enactment
 from harness.simulator.network import SimulatedNetwork

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from harness.experiment.form import InterestsSpec
+from harness.experiment.sections.workload import InterestsSpec
 from harness.workload.interests import BucketInterests
 from peer.core.ring import MASK, SPACE, RingOrder, node_key, topic_key
 from peer.protocols.vitis.election import elect

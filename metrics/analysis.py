@@ -8,10 +8,10 @@ from typing import Final
 from metrics import summary, tables
 from metrics.executors import HERE, Executor, opened, shares_files
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions
-from metrics.publication import publishing
 from metrics.replacement import replacing
 from metrics.rundir import RunDir, Summary
 from metrics.storage import Place, StorePath
+from metrics.store_results import publishing
 
 REHEARSALS: Final = 3
 """Jobs that Spark runs before the first one that somebody waits for: each loads classes and compiles code."""
@@ -68,7 +68,7 @@ def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, pag
     """Compute the results of a run beside the older ones, and put them in their place when all are there.
 
     Whatever fails or is killed before leaves the older ones as they were. Nothing else may analyse the run meanwhile
-    (``harness.stages.analysis.exclusive``), except in a store (``metrics.publication``).
+    (``harness.stages.analysis.exclusive``), except in a store (``metrics.store_results``).
 
     Args:
         executor: runs the tasks of the tables.

@@ -20,7 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import WorkloadSpec
 from metrics.first_packets import SCHEMA
 from metrics.rundir import Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE

@@ -9,11 +9,8 @@ from typing import Any
 
 import msgspec
 
-from peer.core.addressing.bloom import Address
 from peer.core.addressing.expression import parse
-from peer.core.addressing.extent import Extent
 from peer.core.addressing.keywords import keyword, keywords
-from peer.core.addressing.region import neighbours
 from peer.core.contract import (
     Connect,
     Directory,
@@ -29,6 +26,9 @@ from peer.core.contract import (
 )
 from peer.core.frames import Frame
 from peer.protocols.description import FirstNetwork
+from peer.protocols.implicit_groups.addressing.bloom import Address
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.region import neighbours
 from peer.protocols.implicit_groups.surface import Surface
 from peer.protocols.registry import PROTOCOLS, compose
 from peer.testing import Pump

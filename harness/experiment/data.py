@@ -4,7 +4,8 @@ import os
 from pathlib import Path
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ChurnSpec, InterestsSpec, UnderlaySpec
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import ChurnSpec, InterestsSpec
 from topologies.importers import TopoReference
 
 DATA_VARIABLE = "TRELLIS_DATA"

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from msgspec.structs import asdict
 
-from harness.experiment.form import DegradeSpec, Experiment, FaultSpec, GroupSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.faults import DegradeSpec, FaultSpec, GroupSpec
 from topologies.limits import SLOWEST_MBIT
 
 VERBS: dict[str, frozenset[str]] = {

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from harness.errors import ExperimentError
-from harness.experiment.peers import MixSpec, PeerSpec, ProgramSpec, Reported
+from harness.experiment.sections.peer import MixSpec, PeerSpec, ProgramSpec, Reported
 from harness.interpreter import PYTHON
 from peer.core.randomness import NETWORK, substream
 

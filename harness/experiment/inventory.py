@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from harness.errors import ExperimentError
 from harness.experiment.document import read_toml
-from harness.experiment.form import Name
+from harness.experiment.sections.values import Name
 from metrics.rundir import read_document, write_document
 from metrics.rundir.files import INVENTORY_FILE
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from harness.experiment.form import Experiment, LinksSpec, UnderlaySpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import LinksSpec, UnderlaySpec
 from topologies.kinds import carried_by
 from topologies.limits import SLOWEST_MBIT
 

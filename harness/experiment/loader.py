@@ -12,11 +12,12 @@ from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
 from harness.experiment.document import naming_origin, place_of, read_toml
 from harness.experiment.faults import fault_rules
-from harness.experiment.form import Experiment, UnderlaySpec, section_of
+from harness.experiment.form import Experiment, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
 from harness.experiment.implementations import with_programs
 from harness.experiment.links import link_rules
-from harness.experiment.peers import PeerSpec
+from harness.experiment.sections.peer import PeerSpec
+from harness.experiment.sections.underlay import UnderlaySpec
 from harness.experiment.wording import (
     all_places,
     describe_type,

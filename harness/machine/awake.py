@@ -2,7 +2,7 @@
 
 An idle virtual processor is returned to the hypervisor, and the next process to wake waits until the hypervisor gives
 it back: microseconds on an idle host, milliseconds on a busy one. A process of the lowest priority on each processor
-prevents this; any other process preempts it at once. docs/adr/0015 has the measurements.
+prevents this; any other process preempts it at once. docs/adr/0014 has the measurements.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 SCHED_IDLE alone is not enough: in a kernel with autogroups a policy applies among the processes of one session, and
 sessions share a processor evenly. Beside a busy SCHED_IDLE process of another session a process lost a third of its
-time (docs/adr/0015). So the session must be nice, too.
+time (docs/adr/0014). So the session must be nice, too.
 
 Source: sched(7), "The autogroup feature".
 """

@@ -9,7 +9,9 @@ from typing import Any
 
 from harness.errors import ExperimentError
 from harness.experiment.faults import EVERYWHERE, verb_of
-from harness.experiment.form import Experiment, FaultSpec, Group
+from harness.experiment.form import Experiment
+from harness.experiment.sections.faults import FaultSpec
+from harness.experiment.sections.values import Group
 from harness.planning.groups import Groups, Nodes
 from peer.core.randomness import NETWORK, substream
 from topologies.model import Underlay

@@ -7,8 +7,10 @@ from functools import cached_property
 
 from harness.errors import ExperimentError
 from harness.experiment.faults import EVERYWHERE, REST
-from harness.experiment.form import Experiment, Group, GroupSpec
+from harness.experiment.form import Experiment
 from harness.experiment.hints import suggest
+from harness.experiment.sections.faults import GroupSpec
+from harness.experiment.sections.values import Group
 from peer.core.randomness import NETWORK, substream
 from topologies.geography import find_continents
 from topologies.model import Host

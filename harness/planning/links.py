@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 
 from harness.errors import ExperimentError
-from harness.experiment.form import Experiment, LinksSpec, UnderlaySpec
+from harness.experiment.form import Experiment
 from harness.experiment.links import ACCESS, PAIRS
+from harness.experiment.sections.underlay import LinksSpec, UnderlaySpec
 from harness.planning.groups import Groups, Nodes
 from topologies.limits import LARGEST_DELAY_MS
 from topologies.model import DOWN, UP, Host, Matrix

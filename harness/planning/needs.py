@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pkgutil import resolve_name
 from typing import NamedTuple
 
-from harness.experiment.form import ChurnSpec, Experiment, UnderlaySpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import ChurnSpec
 from harness.machine.capacity import Capacity
 from harness.testbeds.registry import TESTBEDS
 from peer.runtime.limits import SUPPORT_FILES, needed_files

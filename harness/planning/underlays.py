@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from harness.experiment.data import data_path, require_data
 from harness.experiment.document import input_errors
-from harness.experiment.form import Experiment, UnderlaySpec, section_of
+from harness.experiment.form import Experiment, section_of
+from harness.experiment.sections.underlay import UnderlaySpec
 from harness.planning.links import make_links
 from peer.core.randomness import NETWORK, substream
 from topologies.generated import unplaced_hosts

@@ -160,7 +160,7 @@ def as_word(options: ExecutorOptions) -> str:
 
 
 def alone(run_dir: Place) -> AbstractContextManager[object]:
-    """Keep other analyses of a run out. In a store they need not be (``metrics.publication``)."""
+    """Keep other analyses of a run out. In a store they need not be (``metrics.store_results``)."""
     return nullcontext() if isinstance(run_dir, StorePath) else exclusive(run_dir)
 
 

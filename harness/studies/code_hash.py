@@ -36,6 +36,7 @@ CODE = (
     "peer",
     "topologies",
     "harness/experiment/form.py",
+    "harness/experiment/sections",
     "harness/planning",
     "harness/simulator",
     "harness/studies/carried.py",

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from harness.experiment.form import Count, Name, NonNegative, Positive
+from harness.experiment.sections.values import Count, Name, NonNegative, Positive
 
 Number = int | float
 Cell = int | float | str

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from harness.errors import ExperimentError
 from harness.experiment.data import require_data
-from harness.experiment.form import ChurnSpec
+from harness.experiment.sections.workload import ChurnSpec
 from harness.workload.files import Recorded, join_sessions, read_sessions
 from peer.core.randomness import NETWORK, substream
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ExpressionsSpec, WorkloadSpec
+from harness.experiment.sections.workload import ExpressionsSpec, WorkloadSpec
 from harness.workload.interests import generator, topic_weights
 from harness.workload.membership import MembershipPlan, first_population
 from harness.workload.publications import Draft, fill_schedule

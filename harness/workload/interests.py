@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.experiment.data import require_data
-from harness.experiment.form import InterestsSpec
+from harness.experiment.sections.workload import InterestsSpec
 from harness.workload.files import read_interests
 from harness.workload.follower_graph import sample_followers
 from peer.core.randomness import NETWORK, substream

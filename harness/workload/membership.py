@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ScriptedAction
+from harness.experiment.sections.workload import ScriptedAction
 from harness.workload.churn import Session, Sessions, Span
 from harness.workload.interests import InterestModel, Interests, Topics
 from peer.core.schedule import Change, Crash, Join, Leave, Population, Vanish

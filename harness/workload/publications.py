@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from harness.errors import ExperimentError
-from harness.experiment.form import InterestsSpec, WorkloadSpec
+from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.workload.interests import generator
 from harness.workload.membership import MembershipPlan, first_population
 from peer.core.contract import NodeId, TopicId, message_id

@@ -35,19 +35,6 @@ def least_payload_bytes(expression_length: int) -> int:
     return _SEQUENCE.stop + _LENGTH_BYTES + expression_length
 
 
-def read_expression(payload: bytes) -> str:
-    """Return the expression in the payload of a message with an expression.
-
-    Raises:
-        ValueError: the expression is cut off, or not in ASCII.
-    """
-    start = least_payload_bytes(0)
-    length = int.from_bytes(payload[_SEQUENCE.stop : start], "big")
-    if len(payload) < start + length:
-        raise ValueError(f"expected an expression of {length} bytes, got a payload of {len(payload)}")
-    return payload[start : start + length].decode("ascii")
-
-
 def topic_sequence(payload: bytes) -> int | None:
     """Return the publisher's count on the message's first topic; None if the payload is too short."""
     return int.from_bytes(payload[_SEQUENCE], "big") if len(payload) >= _SEQUENCE.stop else None

@@ -20,13 +20,13 @@ from metrics.copying import copy_run
 from metrics.executors.cluster import WorkersError, require_workers
 from metrics.executors.in_process import InProcess
 from metrics.pcap.listing import list_captures
-from metrics.publication import publishing
 from metrics.rundir import Pointer, RunDir, RunDirError, read_pointer, write_document
 from metrics.rundir.files import POINTER_FILE
 from metrics.storage import StoreError, StorePath, place
 from metrics.storage.attempts import Attempt, whole, whole_folder
 from metrics.storage.copies import copy_file, map_array, map_bytes
 from metrics.storage.parquet import open_dataset, read_footer, read_parquet
+from metrics.store_results import publishing
 from metrics.tables.schemas import TABLES
 from metrics.tables.staged import ParquetPart, remove_attempts, temporary_folder
 from tests.fabricate import Fabrication

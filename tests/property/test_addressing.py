@@ -8,11 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from peer.core import bitset
-from peer.core.addressing.bloom import BloomScheme
-from peer.core.addressing.clustering import cluster
 from peer.core.addressing.expression import And, Attribute, Expression, ExpressionError, Or, parse
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.geometry import angle, centre, distance, nearer, shortest, spans
 from peer.core.addressing.keywords import (
     check_keywords,
     covering_topics,
@@ -22,8 +18,19 @@ from peer.core.addressing.keywords import (
     terms_of_topics,
     topic_of,
 )
-from peer.core.addressing.region import difference, disjoint, hand_over, intersection, merge, neighbours
-from peer.core.addressing.target import Target, permutations
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.clustering import cluster
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.geometry import angle, centre, distance, nearer, shortest, spans
+from peer.protocols.implicit_groups.addressing.region import (
+    difference,
+    disjoint,
+    hand_over,
+    intersection,
+    merge,
+    neighbours,
+)
+from peer.protocols.implicit_groups.addressing.target import Target
 
 DEPTH = {1: 5, 2: 3, 3: 2}
 """Dimensions -> the depth of the brute-force model's cells."""
@@ -281,12 +288,6 @@ def test_wildcards_everywhere_need_bounded_work(element: int, dimensions: int, l
     expansion = Counted(target.space, target.elements).expand({Extent(dimensions)}, limit)
     assert len(expansion.extents) <= max(limit, 1)
     assert splits <= max(limit, 1) * (target.space.depth + 1)
-
-
-@given(st.integers(1, 10), st.data())
-def test_permutations_are_the_matching_addresses(bits: int, data):
-    element = data.draw(st.integers(0, (1 << bits) - 1))
-    assert list(permutations(element, bits)) == [a for a in range(1 << bits) if a & element == element]
 
 
 @given(st.text(alphabet="abc", min_size=1), st.integers(1, 40), st.data())

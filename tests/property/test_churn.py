@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ChurnSpec, Experiment, InterestsSpec, ScriptedAction, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.workload import ChurnSpec, InterestsSpec, ScriptedAction, WorkloadSpec
 from harness.workload.churn import Sessions, Span, draw_sessions, mean_off_s
 from harness.workload.workload import Workload, draw_workload
 from peer.core.contract import message_id

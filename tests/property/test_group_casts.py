@@ -8,13 +8,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import keyword
-from peer.core.addressing.target import Target
 from peer.core.contract import Send
 from peer.core.frames import Data
 from peer.protocols.description import ParameterError
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.target import Target
 from peer.protocols.implicit_groups.encoding import decode_way
 from tests.examples import examples
 from tests.group_network import COPIES, PROTOCOL, TOPICS, Network, draw_interests

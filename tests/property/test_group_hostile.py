@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.expression import MAX_DEPTH, MAX_LENGTH
-from peer.core.addressing.extent import Extent
 from peer.core.addressing.keywords import keyword
 from peer.core.contract import NodeId, Send, SendEach, message_id
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.extent import Extent
 from peer.protocols.implicit_groups.cast import MOST_BRANCHES, MOST_UNEXPLORED
 from peer.protocols.implicit_groups.encoding import Way, encode_way, pack, pack_all
 from peer.protocols.implicit_groups.frames import (

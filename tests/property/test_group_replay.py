@@ -7,11 +7,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from peer.core import copies
-from peer.core.addressing.bloom import BloomScheme
-from peer.core.addressing.extent import AddressSpace
 from peer.core.addressing.keywords import keyword
 from peer.core.contract import NodeId, Send, message_id
 from peer.core.frames import UNLIMITED_TTL, Data
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace
 from peer.protocols.implicit_groups.encoding import Way, decode_way, encode_way, target_of, unpack_all
 from peer.protocols.implicit_groups.frames import GroupAsk
 from peer.protocols.implicit_groups.replay import ANSWER_INTERVAL_NS, MOST_ANSWERED, MOST_KEPT, MOST_SERVED

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peer.core.addressing.extent import AddressSpace
-from peer.core.addressing.geometry import distance
 from peer.core.contract import NodeId
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace
+from peer.protocols.implicit_groups.addressing.geometry import distance
 from peer.protocols.implicit_groups.encoding import pack, unpack
 from peer.protocols.implicit_groups.frames import GroupShortcut
 from peer.protocols.implicit_groups.placement import Partition

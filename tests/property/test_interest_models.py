@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment.form import InterestsSpec
+from harness.experiment.sections.workload import InterestsSpec
 from harness.workload.interests import (
     GridInterests,
     IndependentInterests,

@@ -8,7 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.planning import make_plan
 from harness.workload.interests import IndependentInterests
 from harness.workload.membership import MembershipPlan

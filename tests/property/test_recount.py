@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
-from harness.experiment.form import ChurnSpec, Experiment, ExpressionsSpec, InterestsSpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.workload import ChurnSpec, ExpressionsSpec, InterestsSpec, WorkloadSpec
 from harness.workload.workload import draw_workload
 from metrics.recount import Recount, count_changes, recount
 from metrics.rundir.documents import NodeOutline

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment.form import ChurnSpec, Experiment, InterestsSpec, ScriptedAction, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import ChurnSpec, InterestsSpec, ScriptedAction, WorkloadSpec
 from harness.planning import make_plan
 from harness.simulator.enactment import Enactment
 from harness.simulator.network import SimulatedNetwork

@@ -5,13 +5,13 @@ from math import pi, sqrt
 import pytest
 
 from peer.core.addressing import expression as language
-from peer.core.addressing.bloom import BloomScheme
-from peer.core.addressing.clustering import cluster
 from peer.core.addressing.expression import And, Attribute, ExpressionError, Or, parse
-from peer.core.addressing.extent import MAX_DIMENSIONS, AddressSpace, Extent
-from peer.core.addressing.geometry import angle, centre, distance, shortest
-from peer.core.addressing.region import difference, disjoint, hand_over, intersection
-from peer.core.addressing.target import Target
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.clustering import cluster
+from peer.protocols.implicit_groups.addressing.extent import MAX_DIMENSIONS, AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.geometry import angle, centre, distance, shortest
+from peer.protocols.implicit_groups.addressing.region import difference, disjoint, hand_over, intersection
+from peer.protocols.implicit_groups.addressing.target import Target
 
 
 def extent(digits: str, dimensions: int = 2) -> Extent:

@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.experiment.form import DisseminationSpec, Experiment, MembershipSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import DisseminationSpec, Experiment, MembershipSpec
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import WorkloadSpec
 from harness.studies import code_hash
 from harness.studies.code_hash import CODE, ROOT, Module, code_of, hash_modules, protocols_of, read_modules
 from harness.studies.code_hash import used_modules as used

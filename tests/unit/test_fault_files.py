@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from harness.cli import main
-from harness.experiment.form import Experiment, GroupSpec
+from harness.experiment.form import Experiment
 from harness.experiment.loader import decode
+from harness.experiment.sections.faults import GroupSpec
 from harness.planning.groups import Groups, spell
 from topologies.geography import CONTINENTS, find_continents, world_cities
 from topologies.model import Host

@@ -12,11 +12,11 @@ from harness.studies.observer import Batch, Watch
 from metrics.facts.groups import count_sets, predict
 from metrics.measures.groups import GROUPS, NEWCOMER_S, NEWCOMERS, GroupMessages, Newcomers, gini
 from metrics.measures.steiner import MOST_HOSTS
-from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.keywords import keyword, terms_of_topics
 from peer.core.bitset import bitset, members
 from peer.core.schedule import Population
 from peer.protocols.implicit_groups import predict_false_positives
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
 from peer.trace import JOINED, LEFT, TraceEvent
 
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from peer.core.addressing.bloom import BloomScheme
 from peer.core.addressing.keywords import keywords
 from peer.protocols.description import FirstNetwork
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
 from peer.protocols.implicit_groups.encoding import unpack
 from peer.protocols.implicit_groups.parameters import ImplicitGroupsParameters, PlacedImplicitGroupsParameters
 from peer.protocols.implicit_groups.placement import draw_initial_state

@@ -21,7 +21,7 @@ from harness.experiment.implementations import (
     with_programs,
 )
 from harness.experiment.loader import decode_experiment
-from harness.experiment.peers import MixSpec, PeerSpec
+from harness.experiment.sections.peer import MixSpec, PeerSpec
 from harness.planning import make_plan
 from harness.planning.needs import estimate_needs
 from harness.planning.prediction import refuse_oversized

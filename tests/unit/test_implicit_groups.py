@@ -5,10 +5,10 @@ from math import pi
 import msgspec
 import pytest
 
-from peer.core.addressing.extent import AddressSpace, Extent
 from peer.core.contract import Connect, Publish, message_id
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.protocols.implicit_groups import cast as casting
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
 from peer.protocols.implicit_groups.cast import MOST_UNEXPLORED
 from peer.protocols.implicit_groups.encoding import (
     MOST_EXTENTS,

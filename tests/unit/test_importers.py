@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from harness.cli import main
 from harness.experiment.abilities import refusals
-from harness.experiment.form import Experiment, UnderlaySpec, resolve
+from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import decode_experiment, load_experiment
+from harness.experiment.sections.underlay import UnderlaySpec
 from harness.planning import make_plan
 from harness.planning.underlays import make_underlay
 from topologies.importers import IMPORTERS, Options

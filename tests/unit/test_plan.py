@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from harness.cli import main
 from harness.errors import ExperimentError
-from harness.experiment.form import InterestsSpec
 from harness.experiment.loader import load_experiment
+from harness.experiment.sections.workload import InterestsSpec
 from harness.machine import capacity
 from harness.planning import make_plan, read_plan, write_plan
 from harness.planning.composition import choose_parts

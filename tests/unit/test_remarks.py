@@ -9,8 +9,10 @@ from msgspec import Struct
 from harness.cli import main
 from harness.experiment.abilities import DEFAULTS, DEMANDS, Demand, ignored_keys, refusals
 from harness.experiment.faults import VERBS
-from harness.experiment.form import Experiment, FaultSpec, LinksSpec, resolve
+from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import decode, decode_experiment
+from harness.experiment.sections.faults import FaultSpec
+from harness.experiment.sections.underlay import LinksSpec
 from harness.testbeds.registry import TESTBEDS
 from metrics.degenerate import find_degeneracies
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.experiment.form import InterestsSpec, WorkloadSpec
+from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.workload.membership import MembershipPlan
 from harness.workload.publications import draw_schedule, publish_rule
 from peer.core import contract

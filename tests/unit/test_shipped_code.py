@@ -16,7 +16,9 @@ import pytest
 from msgspec.structs import replace
 from pyspark import cloudpickle
 
-from harness.experiment.form import Experiment, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import WorkloadSpec
 from harness.studies import executor
 from harness.studies.code_hash import CODE, ROOT, code_of
 from harness.studies.executor import PACKAGES, Failure, Success, perform

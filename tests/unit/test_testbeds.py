@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from harness.commands import run as command
 from harness.deployment import Deployment
 from harness.errors import ExperimentError
-from harness.experiment.form import Experiment, UnderlaySpec
+from harness.experiment.form import Experiment
 from harness.experiment.loader import check_rules, decode_experiment, load_experiment
+from harness.experiment.sections.underlay import UnderlaySpec
 from harness.machine import sandbox
 from harness.machine.capacity import Capacity
 from harness.planes.description import Description as PlaneDescription

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment.form import Experiment, InterestsSpec, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.planning import make_plan
 from harness.workload.membership import MembershipPlan
 from harness.workload.publications import draw_schedule, publish_rule

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from harness.errors import ExperimentError
 from harness.experiment.data import data_path, require_data
-from harness.experiment.form import Experiment, UnderlaySpec, WorkloadSpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.sections.workload import WorkloadSpec
 from harness.studies.carried import sum_up_carried
 from harness.studies.form import RunSpec
 from harness.studies.observer import Watch

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from harness.experiment.form import Experiment, UnderlaySpec
+from harness.experiment.form import Experiment
+from harness.experiment.sections.underlay import UnderlaySpec
 from harness.planning.underlays import make_underlay
 from topologies import geography
 from topologies.fit import FITS, SHAPES, cross_validate, fit_line, least_relative, line, read_pairs

@@ -91,7 +91,7 @@ def test_a_trace_in_which_nobody_is_up_is_refused(
 
 
 def test_an_open_session_lasts_until_the_end(tmp_path: Path) -> None:
-    from harness.experiment.form import ChurnSpec
+    from harness.experiment.sections.workload import ChurnSpec
     from harness.workload.churn import Session, Span, draw_sessions
 
     (tmp_path / "s.csv").write_text("a,5,inf\nb,-1e300,1e300\n")

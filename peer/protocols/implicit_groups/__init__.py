@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from peer.core.addressing.bloom import BloomScheme
 from peer.protocols.description import Composition, Description, ParameterError
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
 from peer.protocols.implicit_groups.frames import GroupAlive
 from peer.protocols.implicit_groups.parameters import ImplicitGroupsParameters
 from peer.protocols.implicit_groups.placement import draw_initial_state

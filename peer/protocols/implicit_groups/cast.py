@@ -6,18 +6,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peer.core.addressing.clustering import cluster
 from peer.core.addressing.expression import ExpressionError, parse
-from peer.core.addressing.extent import Extent
-from peer.core.addressing.geometry import centre
 from peer.core.addressing.keywords import keyword
-from peer.core.addressing.region import Region
-from peer.core.addressing.target import Target
 from peer.core.contract import Message, NodeId, Publish
 from peer.core.dissemination.spread import MOST_HOPS, Spreading
 from peer.core.frames import UNLIMITED_TTL, Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.addressing.clustering import cluster
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.geometry import centre
+from peer.protocols.implicit_groups.addressing.region import Region
+from peer.protocols.implicit_groups.addressing.target import Target
 from peer.protocols.implicit_groups.encoding import (
     Way,
     decode_way,

@@ -13,10 +13,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from peer.core.addressing.expression import MAX_TERMS
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.region import Region, disjoint
-from peer.core.addressing.target import Target
 from peer.core.contract import NodeId
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.region import Region, disjoint
+from peer.protocols.implicit_groups.addressing.target import Target
 
 MOST_EXTENTS = 4096
 """Most extents that a frame may list."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from peer.core.addressing.bloom import Address
-from peer.core.addressing.extent import Extent
-from peer.core.addressing.region import Region, difference, intersection
 from peer.core.bitset import members
 from peer.core.contract import NodeId
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.addressing.bloom import Address
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.region import Region, difference, intersection
 from peer.protocols.implicit_groups.encoding import pack_all, unpack_all
 from peer.protocols.implicit_groups.frames import GroupJoin, GroupRefusal, GroupWelcome, Routed
 from peer.protocols.implicit_groups.neighbours import SECOND_NS, NeighbouringOverlay

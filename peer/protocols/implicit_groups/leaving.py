@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Mapping
 
-from peer.core.addressing.region import Region, intersection
 from peer.core.contract import NodeId
 from peer.core.parts import Turn
+from peer.protocols.implicit_groups.addressing.region import Region, intersection
 from peer.protocols.implicit_groups.encoding import pack_all
 from peer.protocols.implicit_groups.frames import GroupLeave, GroupWelcome
 from peer.protocols.implicit_groups.joining import JoiningOverlay

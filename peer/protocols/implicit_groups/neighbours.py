@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from peer.core.addressing.bloom import Address
-from peer.core.addressing.extent import Extent
 from peer.core.addressing.keywords import keywords
-from peer.core.addressing.region import Region, intersection
 from peer.core.contract import NodeId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
+from peer.protocols.implicit_groups.addressing.bloom import Address
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.region import Region, intersection
 from peer.protocols.implicit_groups.encoding import MOST_EXTENTS, pack_all, unpack, unpack_all
 from peer.protocols.implicit_groups.frames import Entries, GroupUpdate, Routed
 from peer.protocols.implicit_groups.parameters import PlacedImplicitGroupsParameters

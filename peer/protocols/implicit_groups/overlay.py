@@ -2,10 +2,10 @@
 
 from typing import ClassVar
 
-from peer.core.addressing.region import Region
 from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.parts import Turn
+from peer.protocols.implicit_groups.addressing.region import Region
 from peer.protocols.implicit_groups.encoding import unpack_all
 from peer.protocols.implicit_groups.frames import (
     GroupJoin,

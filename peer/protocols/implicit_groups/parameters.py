@@ -5,8 +5,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from peer.core.addressing.bloom import BloomScheme
-from peer.core.addressing.extent import MAX_DIMENSIONS, AddressSpace
+from peer.protocols.implicit_groups.addressing.bloom import BloomScheme
+from peer.protocols.implicit_groups.addressing.extent import MAX_DIMENSIONS, AddressSpace
 
 Hexadecimal = Annotated[str, Meta(pattern="^[0-9a-f]+\\Z")]
 

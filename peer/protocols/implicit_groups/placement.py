@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from peer.core.addressing.extent import AddressSpace, Extent
 from peer.core.addressing.keywords import keywords
 from peer.core.contract import NodeId
 from peer.core.randomness import NETWORK, substream
 from peer.protocols.description import Choice, FirstNetwork
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
 from peer.protocols.implicit_groups.encoding import pack_all
 from peer.protocols.implicit_groups.landmarks import prefix_of
 from peer.protocols.implicit_groups.parameters import ImplicitGroupsParameters

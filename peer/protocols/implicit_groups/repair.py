@@ -6,13 +6,13 @@ The paper leaves unexpected departures and concurrent JOINs to future work, and 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, NamedTuple
 
-from peer.core.addressing.extent import Extent
-from peer.core.addressing.region import Region, difference, intersection, merge, uncovered
 from peer.core.bitset import members
 from peer.core.contract import NodeId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.region import Region, difference, intersection, merge, uncovered
 from peer.protocols.implicit_groups.encoding import pack
 from peer.protocols.implicit_groups.frames import GroupAlive, GroupFind
 from peer.protocols.implicit_groups.neighbours import SECOND_NS, UNUSED

@@ -5,17 +5,17 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from peer.core.addressing.bloom import Address
 from peer.core.addressing.expression import MAX_TERMS
-from peer.core.addressing.extent import Extent
 from peer.core.addressing.keywords import keywords
-from peer.core.addressing.region import Region
-from peer.core.addressing.target import Target
 from peer.core.contract import MessageId, NodeId, publisher_of
 from peer.core.copies import Copies
 from peer.core.frames import Data, Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.addressing.bloom import Address
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.region import Region
+from peer.protocols.implicit_groups.addressing.target import Target
 from peer.protocols.implicit_groups.cast import Cast, one_hop_on
 from peer.protocols.implicit_groups.encoding import (
     Way,

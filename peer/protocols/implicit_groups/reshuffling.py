@@ -1,9 +1,9 @@
 """Reshuffling: nodes that manage much more than their neighbours hand extents to them, for a fair load."""
 
-from peer.core.addressing.region import Region
 from peer.core.contract import NodeId
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.addressing.region import Region
 from peer.protocols.implicit_groups.encoding import unpack_all
 from peer.protocols.implicit_groups.frames import GroupRefusal, GroupWelcome
 from peer.protocols.implicit_groups.neighbours import SECOND_NS

@@ -6,13 +6,13 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from peer.core.addressing.extent import Extent
-from peer.core.addressing.region import Region
 from peer.core.bitset import members
 from peer.core.contract import NodeId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.region import Region
 from peer.protocols.implicit_groups.encoding import pack
 from peer.protocols.implicit_groups.frames import GroupShortcut, Routed
 from peer.protocols.implicit_groups.neighbours import SECOND_NS, UNUSED

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping
 from math import inf
 
-from peer.core.addressing.bloom import Address
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.geometry import nearer, spans
-from peer.core.addressing.region import Cover, Region, difference, disjoint, hand_over
 from peer.core.contract import NodeId
+from peer.protocols.implicit_groups.addressing.bloom import Address
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.geometry import nearer, spans
+from peer.protocols.implicit_groups.addressing.region import Cover, Region, difference, disjoint, hand_over
 
 NOWHERE: Region = frozenset()
 Hop = tuple[NodeId, bool]

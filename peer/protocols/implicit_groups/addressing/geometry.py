@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import atan2, hypot, inf
 
-from peer.core.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.extent import Extent
 
 Vector = tuple[float, ...]
 """One component per axis."""

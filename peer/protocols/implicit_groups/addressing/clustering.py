@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from math import hypot, pi
 from operator import mul
 
-from peer.core.addressing.extent import Extent
-from peer.core.addressing.geometry import Vector, angle, centre, shortest
+from peer.protocols.implicit_groups.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.geometry import Vector, angle, centre, shortest
 
 SAME = 2.0
 """A number greater than every cosine."""

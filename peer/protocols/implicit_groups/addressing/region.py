@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from peer.core.addressing.extent import Extent
+from peer.protocols.implicit_groups.addressing.extent import Extent
 
 Region = frozenset[Extent]
 """Extents of the same dimensions. Results of this module are disjoint; arguments need not be."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import NamedTuple, Self
 
-from peer.core.addressing.bloom import Address
+from peer.protocols.implicit_groups.addressing.bloom import Address
 
 MAX_DIMENSIONS = 8
 """Most dimensions, since a split has 2**d parts."""

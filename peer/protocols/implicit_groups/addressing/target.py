@@ -1,13 +1,13 @@
 """Targets: the addresses and extents that may have receivers of an expression."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from peer.core.addressing.bloom import Address, BloomScheme
 from peer.core.addressing.expression import Expression
-from peer.core.addressing.extent import AddressSpace, Extent
-from peer.core.addressing.region import Region, disjoint
+from peer.protocols.implicit_groups.addressing.bloom import Address, BloomScheme
+from peer.protocols.implicit_groups.addressing.extent import AddressSpace, Extent
+from peer.protocols.implicit_groups.addressing.region import Region, disjoint
 
 NOTHING, SOME, ALL = 0, 1, 2
 
@@ -131,14 +131,3 @@ class Target:
             return found
 
         return look
-
-
-def permutations(element: Address, bits: int) -> Iterator[Address]:
-    """Yield all addresses that match an element in rising order: 2 ** (number of unset bits)."""
-    wildcards = (1 << bits) - 1 & ~element
-    chosen = 0
-    while True:
-        yield element | chosen
-        if chosen == wildcards:
-            return
-        chosen = (chosen - wildcards) & wildcards

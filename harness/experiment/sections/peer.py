@@ -4,7 +4,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-Count: TypeAlias = Annotated[int, Meta(ge=1)]
+from harness.experiment.sections.values import Count
+
 Reported: TypeAlias = Literal["duplicate", "link", "graft"]
 
 
