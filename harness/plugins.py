@@ -38,6 +38,9 @@ def name_plugins(verb: str | None, words: Sequence[str]) -> list[str]:
 
     Returns:
         The command line without ``--plugin``, if the verb has this option.
+
+    Raises:
+        PluginError: one of them cannot be loaded.
     """
     if verb not in VERBS:
         return list(words)
@@ -49,6 +52,7 @@ def name_plugins(verb: str | None, words: Sequence[str]) -> list[str]:
     paths += [path for file in files for path in _named_in(file)]
     if paths:
         os.environ[VARIABLE] = os.pathsep.join(dict.fromkeys(paths))
+        loaded()  # before a registry is imported: a plugin that imports one is then refused, whichever it is
     return rest
 
 

@@ -79,7 +79,7 @@ def test_no_extent(arguments: tuple[int, ...]):
 
 @pytest.mark.parametrize("digits", ["4", "1x", "-1", "²"])
 def test_no_digits(digits: str):
-    with pytest.raises(ValueError, match="no digit of base 4"):
+    with pytest.raises(ValueError, match="not a digit of base 4"):
         extent(digits)
 
 

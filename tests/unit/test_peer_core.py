@@ -55,7 +55,7 @@ def test_a_driver_that_breaks_the_contract_is_told():
     for event, words in (
         (Started(), "Started after"),
         (LinkUp(1, True), "second link"),
-        (FrameReceived(7, Subscriptions(())), "no link"),
+        (FrameReceived(7, Subscriptions(())), "without a link"),
         (TimerFired("nobody/x"), "nobody/x"),
         (contract.Event(), "not an event"),
     ):
