@@ -1,4 +1,4 @@
-"""Files to tables to a report. Knows run directories only, never processes.
+"""From files to tables to a report. This package reads run directories only, and handles no processes of a run.
 
 ``open_run`` and ``open_runs`` give a Spark session the DataFrames of runs (docs/dataframes.md). Spark is imported when
 they are asked for.

@@ -14,7 +14,7 @@ from metrics.storage import Place, StorePath
 from metrics.store_results import publishing
 
 REHEARSALS: Final = 3
-"""Jobs that Spark runs before the first one that somebody waits for: each loads classes and compiles code."""
+"""The number of jobs that Spark runs before the first job with a waiting caller: each loads and compiles code."""
 
 
 def analyse(
@@ -30,7 +30,7 @@ def analyse(
     Args:
         run_dir: see ``analyse_by``.
         master: ``here`` (this process) or a Spark master; None = Spark on this machine, if it has Java.
-        options: of a cluster's executors.
+        options: the resources of a cluster's executors.
         packets: see ``analyse_by``.
         page: see ``analyse_by``.
 
@@ -45,9 +45,9 @@ def analyse(
 
 @contextmanager
 def begun(master: str | None, options: ExecutorOptions = DEFAULTS) -> Iterator[Executor]:
-    """An executor for an analysis, whose modules are imported while Spark begins. See ``analyse`` for the arguments."""
+    """Yield an executor for an analysis; its modules are imported while Spark begins. For arguments see ``analyse``."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(_import_modules)  # what fails there fails again where the modules are used
+        pool.submit(_import_modules)  # an error there is raised again where the modules are used
         with opened(master, options) as executor:
             yield executor
 
@@ -58,16 +58,16 @@ def _import_modules() -> None:
 
 
 def rehearse(executor: Executor) -> None:
-    """Do before there is a run what its analysis would do first: import modules, start workers, run a few jobs."""
+    """Do the first work of an analysis before there is a run: import modules, start workers, run a few jobs."""
     for _ in range(REHEARSALS):
         executor.map(abs, range(executor.workers))
-    _import_modules()  # waits for the thread that does so
+    _import_modules()  # waits for the thread that imports them
 
 
 def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, page: bool = True) -> Summary:
-    """Compute the results of a run beside the older ones, and put them in their place when all are there.
+    """Compute the results of a run beside the older ones, and replace these when all are there.
 
-    Whatever fails or is killed before leaves the older ones as they were. Nothing else may analyse the run meanwhile
+    If this fails or is killed before, the older results stay. Nothing else may analyse the run meanwhile
     (``harness.stages.analysis.exclusive``), except in a store (``metrics.store_results``).
 
     Args:
@@ -93,7 +93,7 @@ def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, pag
 
 
 def _results(run_dir: Place, master: str) -> AbstractContextManager[Place]:
-    """The folder in which the results are made, which become the run's."""
+    """Return the context of the folder in which the results are made, which then become the run's."""
     if isinstance(run_dir, StorePath):
         return publishing(run_dir, directly=not shares_files(master))
     return replacing(run_dir)

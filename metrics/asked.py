@@ -1,4 +1,4 @@
-"""What was asked of the network between two nodes at an instant: the only reader of it in the analysis.
+"""What was asked of the network between two nodes at an instant: no other module of the analysis reads it.
 
 ``stage_asked`` writes what was asked of all pairs of nodes, which may be 100 million, as matrices that tasks map;
 ``find_asked`` looks pairs up in them. ``metrics.changes`` has what faults change.
@@ -27,23 +27,23 @@ from topologies.timeline import encode_changes
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 ASKED: Final = ("delay_ms", "jitter_ms", "loss_ratio")
-"""What is staged of every directed pair of nodes."""
+"""The values that are staged for every directed pair of nodes."""
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 
 _INNER_QUEUES: Final = "inner_queues_ms"
-"""What is staged of every directed pair of nodes, too, if the network has bottlenecks."""
+"""A value that is staged for every directed pair of nodes, too, if the network has bottlenecks."""
 
 _ACCESS: Final = "access"
-"""What is staged of every node: the arrays of ``Access``."""
+"""The values that are staged for every node: the arrays of ``Access``."""
 
 _MS: Final = 1e6
 
 
 def stage_asked(run: RunDir, pairs: Place) -> None:
-    """Write what was asked into a new folder: a matrix for each of ``ASKED``, NaN for numbers that no node has.
+    """Write what was asked into a new folder: one matrix for each of ``ASKED``, NaN for numbers that no node has.
 
-    If the network has bottlenecks, there is one of the lengths of their queues, too.
+    If the network has bottlenecks, there is a matrix of the lengths of their queues, too.
 
     Beside the matrices are the rates and queues of the nodes' access links, and the changes that faults make.
     """
@@ -74,14 +74,14 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
 
 
 def find_asked(pairs: Place, name: str, source: Column, destination: Column, at_ns: "Column | None" = None) -> pa.Array:
-    """Return what was asked of pairs of nodes; null where one has no number, or one that no node has.
+    """Return what was asked of pairs of nodes; null if a node has no number, or a number that no node has.
 
     Args:
         pairs: the folder of ``stage_asked``.
         name: one of ``ASKED``.
         source: (n,) the nodes that send.
         destination: (n,) the nodes that receive.
-        at_ns: (n,) the instants, at which faults may have changed it; null, or None for all = without faults.
+        at_ns: (n,) the instants, at which faults may have changed the values; null, or None for all = without faults.
     """
     matrix = map_array(pairs / f"{name}.npy")
     rows, columns = (_numbers(nodes) for nodes in (source, destination))
@@ -95,7 +95,7 @@ def find_asked(pairs: Place, name: str, source: Column, destination: Column, at_
 def find_queues(pairs: Place, source: Column, destination: Column, at_ns: Column) -> Floats:
     """Return how long (ms) access links and bottlenecks may hold a packet between two nodes, (n,).
 
-    A node without a number holds none. A link that a fault limits counts from ``GRACE_NS`` before that.
+    A node without a number holds no packet. A link that a fault limits counts from ``GRACE_NS`` before the fault.
 
     Args:
         pairs: the folder of ``stage_asked``.
@@ -128,7 +128,7 @@ class Access:
         rate_mbit: (2, n + 1) ``UP`` and ``DOWN`` by node, without faults; 0 = no rate. The last column stands for nodes
             without a number.
         queue_ms: (2, n + 1) longest time that a packet may wait, likewise.
-        changes: those of nodes, at the instants at which they were applied.
+        changes: the changes of nodes, at the instants at which they were applied.
     """
 
     rate_mbit: Floats
@@ -137,7 +137,7 @@ class Access:
 
     @classmethod
     def staged(cls, pairs: Place) -> Self:
-        """Read them from the folder of ``stage_asked``."""
+        """Read the access links from the folder of ``stage_asked``."""
         rate_mbit, queue_ms = map_array(pairs / f"{_ACCESS}.npy")
         return cls(rate_mbit, queue_ms, PairChanges.staged(pairs))
 
@@ -147,11 +147,23 @@ class Access:
         return int(self.rate_mbit.shape[1]) - 1
 
     def rates_mbit(self, side: int, nodes: Ints, at_ns: Ints) -> Floats:
-        """Return the rates ``UP`` or ``DOWN`` of nodes' access links at some instants, (n,); 0 = no rate."""
+        """Return the rates ``UP`` or ``DOWN`` of nodes' access links at some instants, (n,); 0 = no rate.
+
+        Args:
+            side: ``UP`` or ``DOWN``.
+            nodes: (n,) the nodes.
+            at_ns: (n,) the instants.
+        """
         return self.changes.limit(side, self.rate_mbit[side][nodes], nodes, at_ns)
 
     def alters(self, side: int, nodes: Ints, at_ns: Ints) -> Bools:
-        """Return whether a fault has changed the rate ``UP`` or ``DOWN`` of nodes' access links at an instant, (n,)."""
+        """Return whether a fault has changed the rate ``UP`` or ``DOWN`` of nodes' access links at an instant, (n,).
+
+        Args:
+            side: ``UP`` or ``DOWN``.
+            nodes: (n,) the nodes.
+            at_ns: (n,) the instants.
+        """
         return np.asarray(self.rates_mbit(side, nodes, at_ns) != self.rate_mbit[side][nodes])
 
     def queue_ns(self, side: int, node: int) -> int:
@@ -164,7 +176,7 @@ class RoundTrips(NamedTuple):
 
     Attributes:
         loss_ratio: the probability that a round trip loses a packet, 0..1.
-        queue_ms: the longest that links with a rate may add; 0 where they add nothing.
+        queue_ms: the longest time that links with a rate may add; 0 if they add nothing.
     """
 
     loss_ratio: Floats
@@ -172,7 +184,7 @@ class RoundTrips(NamedTuple):
 
     @classmethod
     def of(cls, network: Network, *, idle: bool) -> Self:
-        """Read it from a network; the queues of an idle one are empty."""
+        """Read the values from a network; the queues of an idle network are empty."""
         there = network.asked_of_pairs().loss_ratio
         loss_ratio = 1 - (1 - there) * (1 - there.T)
         if idle:
@@ -190,7 +202,13 @@ NOTHING_ASKED: Final = RoundTrips(np.zeros((0, 0)), np.zeros((0, 0)))
 
 
 def of_pairs(probes: pa.Table, matrix: npt.NDArray[Any], absent: float) -> npt.NDArray[Any]:
-    """Return the (m,) values of a matrix for the pairs of probes; ``absent`` for hosts that it does not have."""
+    """Return the (m,) values of a matrix for the pairs of probes; ``absent`` for hosts that it does not have.
+
+    Args:
+        probes: (m,) rows with ``src`` and ``dst``, numbers of hosts.
+        matrix: (n, n) a value for each pair of hosts.
+        absent: the value for other hosts.
+    """
     src, dst = (probes[end].to_numpy() for end in ("src", "dst"))
     known = (np.minimum(src, dst) >= 0) & (np.maximum(src, dst) < len(matrix))
     found = np.full(len(probes), absent, matrix.dtype)
@@ -219,6 +237,6 @@ def _access_links(network: Network, hosts: Iterable[int]) -> tuple[list[Link], l
 
 
 def _numbers(nodes: Column) -> Ints:
-    """Return the numbers of nodes, (n,); -1 where there is none."""
+    """Return the numbers of nodes, (n,); -1 for a node without a number."""
     values: Ints = nodes.cast(pa.int64()).fill_null(-1).to_numpy()
     return values

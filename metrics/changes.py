@@ -1,4 +1,4 @@
-"""When faults change what is asked of pairs of hosts, or nodes, and when they pause peers."""
+"""When faults change what is asked of pairs of hosts, or of nodes, and when they pause peers."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple, Self
@@ -17,25 +17,25 @@ from topologies.timeline import Change, decode_changes, instants_of
 Floats = npt.NDArray[np.float64]
 
 Which = Literal["links", "cut", "access", "settling", "breaking"]
-"""Which changes ``PairChanges.meet`` looks for, and how long they last:
+"""The changes for which ``PairChanges.meet`` looks, and how long they last:
 
-* ``links``: those of links, and not of peers.
+* ``links``: changes of links, and not of peers.
 * ``cut``: cuts.
-* ``access``: those of access links; each lasts ``GRACE_NS`` longer, in which the queue drains.
-* ``settling``: what halts connections, that is cuts, and pauses of the peer at either end. Each lasts as long again, at
-  most ``MOST_BACKOFF_NS``: TCP retransmits, and asks whether a full receiver has room, at intervals that double (RFC
-  6298, RFC 9293), so after a cut of a second it may wait for another one.
-* ``breaking``: the same, but each lasts ``BREAK_NS`` longer: connections may still break for it.
+* ``access``: changes of access links; each lasts ``GRACE_NS`` longer, in which the queue drains.
+* ``settling``: changes that halt connections, that is cuts, and pauses of the peer at either end. Each lasts twice as
+  long, but at most ``MOST_BACKOFF_NS`` longer: TCP retransmits, and asks whether a full receiver has room, at intervals
+  that double (RFC 6298, RFC 9293), so after a cut of a second it may wait for another second.
+* ``breaking``: the same, but each lasts ``BREAK_NS`` longer: connections may still break because of it.
 """
 
 MOST_BACKOFF_NS: Final = 120_000_000_000
 """The longest interval between two retransmissions of Linux's TCP."""
 
 BREAK_NS: Final = 30_000_000_000
-"""How long after a cut or a pause a connection may still break for it: ``TCP_USER_TIMEOUT`` (``peer.runtime.link``)."""
+"""How long after a cut or a pause a connection may still break: ``TCP_USER_TIMEOUT`` (``peer.runtime.link``)."""
 
 GRACE_NS: Final = 1_000_000_000
-"""How long after a change packets are not judged, besides the delay before it: they keep the order of earlier ones."""
+"""How long after a change, plus the delay before it, packets are not judged: they keep the order of earlier ones."""
 
 FOREVER_NS: Final = (1 << 63) - 1
 
@@ -46,7 +46,7 @@ class PairChanges:
     """When faults change what is asked of the pairs of some hosts, or nodes, or pause their peers.
 
     Args:
-        changes: their instants are those of the run's clock.
+        changes: the changes, at instants of the run's clock.
         size: how many hosts, or nodes, there are.
     """
 
@@ -56,17 +56,17 @@ class PairChanges:
 
     @classmethod
     def of(cls, run: RunDir) -> Self:
-        """Read those of the hosts of a run; a run without faults has none."""
+        """Read the changes of the hosts of a run; a run without faults has none."""
         return cls(read_changes(run), run.network.size)
 
     @classmethod
     def of_nodes(cls, run: RunDir) -> Self:
-        """Read those of the nodes of a run."""
+        """Read the changes of the nodes of a run."""
         return cls(changes_of_nodes(run), 1 + max((place.node for place in run.plan.placement), default=-1))
 
     @classmethod
     def staged(cls, pairs: Place) -> Self:
-        """Read those of the nodes from the folder of ``metrics.asked.stage_asked``."""
+        """Read the changes of the nodes from the folder of ``metrics.asked.stage_asked``."""
         path = pairs / CHANGES_FILE
         if not path.exists():
             return cls((), 0)
@@ -82,14 +82,14 @@ class PairChanges:
         return any(_degrades(change) or change.rate_mbit for change, _ in self._changes)
 
     def meet(self, source: Ints, destination: Ints, from_ns: Ints, to_ns: Ints, *, which: Which) -> Bools:
-        """Return which spans of time a change meets that concerns a pair, in either direction, (n,).
+        """Return which spans of time meet a change that concerns a pair, in either direction, (n,).
 
         Args:
             source: (n,) -1 for none.
             destination: (n,) likewise.
             from_ns: (n,) the first instants.
             to_ns: (n,) the last instants.
-            which: see there.
+            which: the changes to look for.
         """
         met = np.zeros(len(source), np.bool_)
         for change, concerned in self._concerning(source, destination, which):
@@ -99,7 +99,7 @@ class PairChanges:
     def paused(self, nodes: Ints, from_ns: Ints, to_ns: Ints) -> Bools:
         """Return which spans of time meet a pause of their node's peer, or ``GRACE_NS`` after it, (n,).
 
-        In that time the peer handles what has come meanwhile.
+        In the time after it, the peer handles what came during the pause.
 
         Args:
             nodes: (n,) -1 for none.
@@ -117,6 +117,11 @@ class PairChanges:
         """Return when the first cut or pause of each pair begins that ends, and has settled, after ``from_ns``.
 
         ``FOREVER_NS`` if there is none.
+
+        Args:
+            source: (n,) -1 for none.
+            destination: (n,) likewise.
+            from_ns: (n,) the instants.
         """
         first_ns = np.full(len(source), FOREVER_NS)
         for change, concerned in self._concerning(source, destination, "settling"):
@@ -157,7 +162,13 @@ class PairChanges:
         return rates_mbit
 
     def alters(self, source: Ints, destination: Ints, at_ns: Ints) -> Bools:
-        """Return whether a fault, which is no cut, has changed the link of each directed pair at an instant, (n,)."""
+        """Return whether a fault other than a cut has changed the link of each directed pair at an instant, (n,).
+
+        Args:
+            source: (n,) -1 for none.
+            destination: (n,) likewise.
+            at_ns: (n,) the instants.
+        """
         found = np.zeros(len(source), np.bool_)
         for change, concerned in self._reaching(source, destination):
             found |= concerned & _holds(change, at_ns)
@@ -166,7 +177,7 @@ class PairChanges:
     def unsettled(self, source: Ints, destination: Ints, from_ns: Ints, to_ns: Ints, delay_ms: Floats) -> Bools:
         """Return which spans of time meet the begin or the end of such a change, or the time after it, (n,).
 
-        That time is ``GRACE_NS`` and the delay asked for before: packets keep the order of those sent until then.
+        That time is ``GRACE_NS`` plus the delay asked for before: packets keep the order of packets sent until then.
 
         Args:
             source: (n,) -1 for none.
@@ -193,7 +204,7 @@ class PairChanges:
                 yield change, known & hosts.sources[src] & hosts.destinations[dst]
 
     def _concerning(self, source: Ints, destination: Ints, which: Which) -> Iterator[tuple[Change, Bools]]:
-        """Yield every change that is looked for with the pairs that it concerns, in either direction, (n,)."""
+        """Yield every change that ``which`` includes with the pairs that it concerns, in either direction, (n,)."""
         known, src, dst = self._find(source, destination)
         for change, hosts in self._changes:
             if _is_among(change, which):
@@ -203,7 +214,7 @@ class PairChanges:
                 yield change, known & (concerned | hosts.ends[src] | hosts.ends[dst])
 
     def _find(self, source: Ints, destination: Ints) -> tuple[Bools, Ints, Ints]:
-        """Return which pairs have numbers, and the pairs with 0 for the others."""
+        """Return which pairs have numbers, and the pairs with 0 for missing numbers."""
         known = (np.minimum(source, destination) >= 0) & (np.maximum(source, destination) < self._size)
         return known, np.where(known, source, 0), np.where(known, destination, 0)
 
@@ -211,7 +222,7 @@ class PairChanges:
 class _Hosts(NamedTuple):
     """The hosts of a change, (size,) each: sources, destinations, and ends of pairs that it concerns as a whole.
 
-    ``access``: (2, size) those whose access links it changes, ``UP`` and ``DOWN``.
+    ``access``: (2, size) the hosts whose access links it changes, ``UP`` and ``DOWN``.
     """
 
     sources: Bools
@@ -261,7 +272,7 @@ def _end_ns(change: Change, which: Which) -> int:
 def read_changes(run: RunDir) -> tuple[Change, ...]:
     """Return the changes of a run between hosts, on its clock, at the instants at which they were applied.
 
-    An instant for which nothing was recorded is that asked for.
+    If nothing was recorded for an instant, it is the instant that was asked for.
     """
     applied_ns = {line["asked_ns"]: line["applied_ns"] for line in run.lines(FAULTS_FILE)} if run.changes else {}
     asked = (change.after(run.manifest.zero_ns) for change in run.changes)

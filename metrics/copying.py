@@ -24,8 +24,8 @@ def copy_run(source: Place, target: Place) -> int:
         The number of files.
 
     Raises:
-        RunDirError: there is no run at ``source``, or ``target`` is not empty; or the source has links, of which a copy
-            would have what they point to.
+        RunDirError: there is no run at ``source``, or ``target`` is not empty; or the source has links: a copy would
+            have the content of the linked files.
         StoreError: the store cannot be used, or a name in it leads out of the run.
         OSError: the source cannot be read or the target cannot be written.
     """

@@ -1,7 +1,7 @@
-"""The data plane's own record, ``dataplane.jsonl``: what it did between one line and the next.
+"""The data plane's own record, ``dataplane.jsonl``: what it did between each line and the next.
 
-The data plane writes a line about once a second, but not one for each second: after a pause of the machine several
-lines may follow each other within milliseconds. Such lines are to be added up, and none may be left out.
+The data plane writes a line about once a second, but not one for each second: after a pause of the machine, several
+lines may follow each other within milliseconds. Add up such lines, and leave none out.
 """
 
 import json
@@ -18,17 +18,18 @@ _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _BUSY_SPAN_NS = _SECOND_NS // 2
 
 Burst = tuple[int, int, int]
-"""Frames that were late together: the earliest instant at which one was due, the latest at which one came, how many."""
+"""Frames that were late together: the earliest instant at which one was due, the latest at which one came, the
+count."""
 
 
 class PlaneInterval(Struct, frozen=True):
     """What one line says about the time since the line before. None: the line has no such value."""
 
     at_ns: int  # when the line's numbers were taken, the end of that time
-    passed_ns: int  # how long it was; 0 where the numbers are those of the line before. The first line's is a second
+    passed_ns: int  # the length of that time; 0 if the numbers are the previous line's. The first line's is a second
     counts: dict[str, int]  # frames and bytes read and written; a counter that the line does not have is missing
     drops: dict[str, int]  # frames dropped, by cause
-    lateness_ns: dict[str, int] = {}  # p50, p90, p99 and max of the frames written; empty where the line has none
+    lateness_ns: dict[str, int] = {}  # p50, p90, p99 and max of the frames written; empty if the line has none
     lateness_counts: list[tuple[int, int]] | None = None  # their histogram: a bucket's upper bound in ns, and its count
     busy_ratio: float | None = None  # the data plane's share of its core
     intake_ns: dict[str, int] = {}  # likewise, of the longest that frames may have waited before they were read
@@ -38,7 +39,7 @@ class PlaneInterval(Struct, frozen=True):
 
 
 def spans(lines: Iterable[Mapping[str, Any]]) -> list[PlaneInterval]:
-    """One span per line, in order; lines from before the data plane had hosts (``at_ns`` 0) are left out.
+    """Return one span per line, in order; lines from before the data plane had hosts (``at_ns`` 0) are left out.
 
     Args:
         lines: the objects of ``dataplane.jsonl``, whose counters count from the beginning.
@@ -66,9 +67,9 @@ def _difference(now: Mapping[str, int], before: Mapping[str, int]) -> dict[str, 
 
 
 def last_counters(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """What the data plane counted in all: the last value of every counter, and ``dropped`` by all causes together.
+    """Return the data plane's total counts: the last value of every counter, and ``dropped``, the sum over all causes.
 
-    Summed over the seconds of ``second_values``, its columns are these.
+    The sums of the columns of ``second_values`` over the seconds are equal to these.
     """
     counts: dict[str, int] = {}
     drops: dict[str, int] = {}
@@ -79,7 +80,7 @@ def last_counters(lines: Iterable[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def second_values(found: Sequence[PlaneInterval], zero_ns: int) -> dict[int, dict[str, Any]]:
-    """The data plane's columns of the ``fidelity`` table by second from ``zero_ns``, of all lines written in it."""
+    """Return the data plane's columns of ``fidelity`` by second from ``zero_ns``, of all lines written in each."""
     seconds: dict[int, list[PlaneInterval]] = {}
     for span in found:
         seconds.setdefault((span.at_ns - zero_ns) // _SECOND_NS, []).append(span)
@@ -105,10 +106,10 @@ def _sums(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 
 
 def _quantiles(parts: Sequence[tuple[dict[str, int], list[tuple[int, int]] | None]]) -> dict[str, int]:
-    """Quantiles over the frames of all lines; without their histograms only the largest value is known.
+    """Return quantiles over the frames of all lines; without their histograms only the largest value is known.
 
     Args:
-        parts: of each line p50, p90, p99 and max, and the histogram.
+        parts: for each line p50, p90, p99 and max, and the histogram.
     """
     if len(parts) == 1:
         return parts[0][0]
@@ -122,7 +123,7 @@ def _quantiles(parts: Sequence[tuple[dict[str, int], list[tuple[int, int]] | Non
 
 
 def _busy(those: Sequence[PlaneInterval]) -> float | None:
-    """The mean of the busy ratios, weighted by time; of spans that no time passed in, the largest."""
+    """Return the mean of the busy ratios, weighted by time; if no time passed in the spans, the largest."""
     known = [(span.busy_ratio, span.passed_ns) for span in those if span.busy_ratio is not None]
     passed_ns = sum(weight for _, weight in known)
     if not passed_ns:
@@ -140,7 +141,7 @@ def merge_counts(histograms: Iterable[Iterable[Sequence[int]]]) -> list[tuple[in
 
 
 def quantile_ns(counts: Sequence[tuple[int, int]], share: float) -> int:
-    """The upper bound of the bucket that holds a quantile; 0 where nothing was counted."""
+    """Return the upper bound of the bucket that holds a quantile; 0 if nothing was counted."""
     if not counts:
         return 0
     bounds_ns, frames = zip(*counts, strict=True)
@@ -149,9 +150,9 @@ def quantile_ns(counts: Sequence[tuple[int, int]], share: float) -> int:
 
 
 def busy_spans(found: Iterable[PlaneInterval]) -> Iterator[tuple[int, float]]:
-    """The data plane's share of its core over spans of half a second or more: their ends in ns, and the shares.
+    """Yield the data plane's share of its core over spans of half a second or more: their ends in ns, and the shares.
 
-    A busy ratio over a few milliseconds says nothing, so that the line is judged together with those after it.
+    A busy ratio over a few milliseconds says nothing, so the line is judged together with the lines after it.
     """
     busy_ns, passed_ns = 0.0, 0
     for span in found:

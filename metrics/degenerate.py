@@ -1,4 +1,4 @@
-"""Experiments whose shape leaves little to compare: remarks in ``plan``, ``run`` and ``compare``."""
+"""Remarks in ``plan``, ``run`` and ``compare`` on experiments whose shape leaves little to compare."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -11,17 +11,17 @@ from peer.protocols.registry import PROTOCOLS
 Section = Mapping[str, Any]
 
 NEARLY_ALL = 0.99
-"""Share of the other hosts from which on a mean degree counts as all of them."""
+"""The share of the other hosts from which on a mean degree counts as all of them."""
 
 
 def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str]:
     """Yield a sentence for everything that makes overlays alike, whatever their protocol.
 
     Args:
-        experiment: resolved, with the number of hosts.
+        experiment: the resolved experiment, with the number of hosts.
         degree: the mean number of physical links per node, predicted or measured; None = unknown.
     """
-    hosts = experiment["underlay"].get("hosts") or 0  # 0 = the plan does not say it
+    hosts = experiment["underlay"].get("hosts") or 0  # 0 = the plan does not say
     protocol = PROTOCOLS.get(experiment["protocol"])
     by_design = protocol is not None and protocol.links_all
     if degree is not None and hosts > 2 and degree >= NEARLY_ALL * (hosts - 1) and not by_design:
@@ -30,7 +30,7 @@ def find_degeneracies(experiment: Section, degree: float | None) -> Iterator[str
             "complete graph a message takes one hop; use more hosts or fewer links to compare overlays"
         )
     if _everybody_has_everything(experiment):
-        yield "every node subscribes to every topic: nobody relays, and overlays by interest have nothing to choose by"
+        yield "every node subscribes to every topic: no node relays, and overlays by interest have nothing to choose by"
     elif experiment["workload"]["topics"] == 1:
         yield "there is one topic: how nodes share links between topics does not show"
     for section in (experiment["protocol"], experiment["membership"]["kind"]):

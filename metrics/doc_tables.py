@@ -1,6 +1,6 @@
-"""Writes the documents' tables that are made from code: ``python -m metrics.doc_tables``.
+"""Writes the tables of the documents that are made from code: ``python -m metrics.doc_tables``.
 
-Each stands between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the rest of a page is written by hand.
+Each table is between ``<!-- table: NAME -->`` and ``<!-- end of table -->``; the rest of a page is written by hand.
 """
 
 import re
@@ -31,7 +31,7 @@ def fill(text: str) -> str:
 
 @cache
 def make_tables() -> dict[str, str]:
-    """Every table by its name."""
+    """Return every table by its name."""
     headline = [(name, measure) for name in HEADLINE if (measure := find_measure(name)) is not None]
     studied = [(family, measure) for family in STUDIED for measure in family.measures]
     labels = {measure.name: measure.label for family in OVERLAY for measure in family.measures}
@@ -59,7 +59,7 @@ def _columns_of_dataframes() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _tables_of_checks() -> dict[str, str]:
-    """One per section, and ``samples``, what stalls of the host may explain. Checks with the same texts share a row."""
+    """Return a table per section, and ``samples``, which stalls may explain. Checks with equal texts share a row."""
     same: dict[tuple[str, ...], list[CheckRule]] = {}
     for rule in RULES:
         same.setdefault((rule.section, *rule.texts), []).append(rule)
@@ -77,7 +77,7 @@ def _tables_of_checks() -> dict[str, str]:
 
 
 def _consequence(rules: Sequence[CheckRule]) -> str:
-    """What a failure of the checks in a row makes of the run; those that differ from the first are named."""
+    """Return what a failure of the checks in a row makes of the run, with the checks that differ from the first."""
     first = rules[0]
     parts = [first.severity]
     if first.grave:

@@ -1,10 +1,10 @@
-"""Do flows' first packets take longer? Judged by matched pairs of probes, from ``first_packets.parquet``.
+"""Find whether first packets of flows take longer, by matched pairs of probes from ``first_packets.parquet``.
 
-A *slot* is two probes sent 50 us apart in random order: the first packet between two hosts that have exchanged none
-before, and a *control* between two hosts that have, with nearly the same delays asked in each direction. A stall of the
-machine meets both alike; what delays only first packets shows as slots of which only the first packet is late. Where
-nothing delays first packets, it is as likely that only the control is late: the sign test (McNemar's, exact) needs no
-model of the stalls. docs/verdict.md has the rule, its reasons and its error rates.
+A *slot* is two probes sent 50 us apart in random order: the first packet between two hosts that have exchanged no
+packet before, and a *control* between two hosts that have, with nearly the same delays asked for in each direction. A
+stall of the machine meets both. If something delays only first packets, there are slots in which only the first packet
+is late. If nothing does, it is as likely that only the control is late: the sign test (McNemar's, exact) needs no model
+of the stalls. docs/verdict.md has the rule, its reasons and its error rates.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ SCHEMA = schema_of("""
     rtt_ms double, control_src int, control_dst int, control_at_ns bigint, control_asked_there_ms double,
     control_asked_rtt_ms double, control_rtt_ms double
 """)
-"""A row per slot; docs/results.md explains the columns."""
+"""One row per slot; docs/results.md explains the columns."""
 
 LATE_MS = 1.0
-"""A probe is late when its RTT error exceeds the controls' median by more than this."""
+"""A probe is late if its RTT error exceeds the controls' median by more than this."""
 
 _Floats = npt.NDArray[np.float64]
 
 
 class Rule(Struct, frozen=True):
-    """When first packets are found to be late."""
+    """The rule by which first packets count as late."""
 
     share: float  # (only the first late - only the control late) / slots compared must exceed this
     p_value: float  # ... and the sign test's p value must be below this
@@ -50,7 +50,7 @@ class Rule(Struct, frozen=True):
 
     @property
     def fewest(self) -> int:
-        """Slots without which nothing can be found, were the first packet late in all of them."""
+        """With fewer slots nothing can be found, even if the first packet is late in all of them."""
         return math.floor(-math.log2(self.p_value)) + 1
 
 
@@ -59,11 +59,11 @@ RULES: dict[Name, Rule] = {"pairs": Rule(0.01, 1e-3, 8.0), "hosts": Rule(0.25, 1
 """``pairs``: every slot. ``hosts``: slots whose first packet is the first that one of its hosts exchanges with any."""
 
 SUSPICIOUS_P = 0.1
-"""An attempt is suspicious if its share exceeds the rule's and its p value is below this: fresh pairs decide."""
+"""An attempt is suspicious if its share exceeds the rule's and its p value is below this: new pairs then decide."""
 
 
 class SlotTally(Struct, frozen=True):
-    """Slots compared, those with only the first packet late, and those with only the control late."""
+    """Slots compared, slots with only the first packet late, and slots with only the control late."""
 
     compared: int
     first_only: int
@@ -71,36 +71,36 @@ class SlotTally(Struct, frozen=True):
 
     @property
     def share(self) -> float:
-        """By how much more often first packets are late."""
+        """How much more often first packets are late."""
         return (self.first_only - self.control_only) / max(self.compared, 1)
 
     @property
     def p_value(self) -> float:
-        """Of the sign test."""
+        """The p value of the sign test."""
         return sign_test(self.first_only, self.control_only)
 
     def is_late(self, share: float, p_value: float) -> bool:
-        """Whether first packets are later by more than the share, and less likely by chance than the p value."""
+        """Return whether first packets are later by more than the share, and less likely by chance than the p value."""
         return self.first_only - self.control_only > share * self.compared and self.p_value < p_value
 
 
 class Contrast(Struct, frozen=True):
     """First packets against controls, over the slots of one attempt or of several."""
 
-    name: Name  # of its rule
-    slots: int  # of that kind; those without a control or with a lost probe give no evidence
-    tally: SlotTally  # of those that do
-    calm: SlotTally  # of those of them that no stall of the host met
-    attempts: int = 1  # of which these slots are; the limit of the p value is divided by it
+    name: Name  # the name of its rule
+    slots: int  # slots of that kind; slots without a control or with a lost probe give no evidence
+    tally: SlotTally  # counts of the slots that give evidence
+    calm: SlotTally  # counts of such slots that no stall of the host met
+    attempts: int = 1  # number of attempts with these slots; it divides the limit of the p value
 
     @property
     def rule(self) -> Rule:
-        """By which it is judged."""
+        """The rule by which the contrast is judged."""
         return RULES[self.name]
 
     @property
     def telling(self) -> bool:
-        """Whether there are slots enough for late first packets to be found."""
+        """Whether there are enough slots to find late first packets."""
         return self.tally.compared >= self.rule.fewest
 
     @property
@@ -115,12 +115,12 @@ class Contrast(Struct, frozen=True):
 
     @property
     def explained(self) -> int:
-        """Of the slots with only the first packet late, how many a stall of the host met."""
+        """The number of slots with only the first packet late that a stall of the host met."""
         return self.tally.first_only - self.calm.first_only
 
     @property
     def allowed(self) -> int:
-        """How many of the others there may be before these are late by the rule."""
+        """How many other slots with only the first packet late are allowed by the rule."""
         rest = (SlotTally(self.calm.compared, most + 1, self.calm.control_only) for most in count())
         return next(most for most, tally in enumerate(rest) if self._is_late(tally))
 
@@ -141,17 +141,17 @@ class IntroductionAttempt(Struct, frozen=True):
 
 
 def read(run_dir: Place) -> pa.Table | None:
-    """The slots of a run, None where none were recorded."""
+    """Read the slots of a run, None if none were recorded."""
     path = run_dir / FIRST_PACKETS_FILE
     return read_recorded(path, SCHEMA) if path.exists() else None
 
 
 def judge(slots: pa.Table, stalls: Stalls) -> list[IntroductionAttempt]:
-    """Every attempt's contrasts, in order.
+    """Return every attempt's contrasts, in order.
 
     Args:
         slots: rows of ``SCHEMA``.
-        stalls: those of the run.
+        stalls: the stalls of the run.
     """
     attempts = []
     for number in sorted(slots["attempt"].unique().to_pylist()):
@@ -161,10 +161,10 @@ def judge(slots: pa.Table, stalls: Stalls) -> list[IntroductionAttempt]:
 
 
 def standing(attempts: Sequence[IntroductionAttempt], name: Name) -> Contrast | None:
-    """What a run is judged by, None where no attempt had slots enough.
+    """Return the contrast by which a run is judged, None if no attempt had enough slots.
 
-    Of attempts that had, the last one clears what it does not confirm, if it has at least half as many slots as any. If
-    it has fewer, or is suspicious too, all count together.
+    The last attempt with enough slots clears an earlier suspicion that it does not confirm, if it has at least half as
+    many slots as any attempt. If it has fewer, or is suspicious too, the slots of all attempts count together.
     """
     every = [contrast for attempt in attempts for contrast in attempt.contrasts if contrast.name == name]
     telling = [contrast for contrast in every if contrast.telling]
@@ -181,10 +181,11 @@ def standing(attempts: Sequence[IntroductionAttempt], name: Name) -> Contrast | 
 
 
 def another_due(attempts: Sequence[IntroductionAttempt]) -> bool:
-    """Whether to go on with fresh pairs: what looks late counts only when it does so again.
+    """Return whether to continue with new pairs: late first packets count only if they are late again.
 
-    After the first attempt whenever it does; after the second, to which no fresh hosts are left, when pairs still do,
-    and either too few were compared to find them late, or stalls of the host explain what was found.
+    Another attempt is due after the first attempt if first packets are late in it. It is due after the second, which
+    leaves no new hosts, if first packets of pairs are late again, and either too few were compared to find this, or
+    stalls of the host explain it.
     """
     suspects = {name: found for name in RULES if (found := standing(attempts, name)) is not None and found.suspicious}
     if len(attempts) < MOST_ATTEMPTS - 1:
@@ -194,10 +195,10 @@ def another_due(attempts: Sequence[IntroductionAttempt]) -> bool:
 
 
 def sign_test(first_only: int, control_only: int) -> float:
-    """P[Bin(a + b, 1/2) >= a] for a = ``first_only``, b = ``control_only``: exact."""
+    """Return P[Bin(a + b, 1/2) >= a] for a = ``first_only``, b = ``control_only``: exact."""
     trials = first_only + control_only
     term, tail = 1, 0
-    for successes in range(trials, first_only - 1, -1):  # term = number of ways to choose that many
+    for successes in range(trials, first_only - 1, -1):  # term = number of ways to choose as many
         tail += term
         term = term * successes // (trials - successes + 1)
     return tail / (1 << trials)
@@ -205,7 +206,7 @@ def sign_test(first_only: int, control_only: int) -> float:
 
 @dataclass(frozen=True)
 class _Probes:
-    """One probe of each slot: columns (n,) of the file."""
+    """One probe of each slot, as columns (n,) of the file."""
 
     at_ns: npt.NDArray[np.int64]
     there_ms: _Floats
@@ -213,13 +214,13 @@ class _Probes:
     rtt_ms: _Floats
 
     def apart_ms(self, others: _Probes) -> _Floats:
-        """The larger difference between the delays asked there and back."""
+        """Return the larger difference between the delays asked there and back."""
         back_ms = (self.asked_ms - self.there_ms) - (others.asked_ms - others.there_ms)
         return np.maximum(np.abs(self.there_ms - others.there_ms), np.abs(back_ms))
 
 
 def _probes(slots: pa.Table, who: str) -> _Probes:
-    """The first packets' (``who`` is empty) or the controls' columns; what there is none of has no RTT."""
+    """Return the columns of the first packets (``who`` is empty) or the controls; a missing probe has no RTT."""
     names = {"at_ns": 0, "asked_there_ms": 0.0, "asked_rtt_ms": 0.0, "rtt_ms": np.nan}
     return _Probes(*(slots[f"{who}{name}"].fill_null(missing).to_numpy() for name, missing in names.items()))
 
@@ -228,7 +229,7 @@ def _contrast(name: Name, slots: pa.Table, stalls: Stalls) -> Contrast:
     rule = RULES[name]
     firsts, controls = _probes(slots, ""), _probes(slots, "control_")
     answered = ~np.isnan(firsts.rtt_ms) & ~np.isnan(controls.rtt_ms)
-    # What is usual, all controls of the attempt tell: those of hosts' first packets may be a handful.
+    # All controls of the attempt show what is usual: the controls of hosts' first packets may be few.
     usual_ms = (controls.rtt_ms - controls.asked_ms)[answered]
     late_from_ms = LATE_MS + (float(np.median(usual_ms)) if len(usual_ms) else 0.0)
     first_late, control_late = (probes.rtt_ms - probes.asked_ms > late_from_ms for probes in (firsts, controls))

@@ -1,4 +1,4 @@
-"""The headline numbers of a run, from its tables."""
+"""Computes the headline numbers of a run from its tables."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ Nodes = frozenset[int]
 
 
 def headline(run: RunDir) -> dict[str, Any]:
-    """The numbers under their stable names; None = not computed. Without learning or adversaries, theirs are absent."""
+    """Return the numbers by stable names; None = not computed. Numbers on learning and adversaries may be absent."""
     adversaries = read_adversaries(run)
     numbers: dict[str, Any] = _overlay(run) | _links(run, adversaries)
     totals = read_totals(run)
@@ -54,7 +54,7 @@ def _attack(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str,
 
 
 def _groups(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str, float | None]:
-    """What the measures of messages with expressions read, of honest nodes, if the run has such messages."""
+    """Return the values for the measures of messages with expressions, of honest nodes; none without such messages."""
     if not run.has_expressions:
         return {}
     table = read_columns(run, "groups", *OPTIONAL["groups"])
@@ -66,7 +66,7 @@ def _groups(run: RunDir, totals: MessageTotals, adversaries: Nodes) -> dict[str,
 
 
 def _learning(run: RunDir) -> dict[str, float | None]:
-    """The last whole epoch against the first one, in which neighbours are random."""
+    """Compare the last whole epoch with the first one, in which neighbours are random."""
     rows = read_columns(run, "epochs", "nodes", "latency_ms_mean", "delivery_ratio").to_pylist()
     epochs = [row for row in rows if row["nodes"] and row["latency_ms_mean"] is not None]
     return LEARNING.numbers(epochs) if len(epochs) > 1 else {}
@@ -96,9 +96,9 @@ def _deliveries(totals: MessageTotals) -> Deliveries:
 
 
 def _links(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
-    """Views at every node and second of the workload, from the traces; degrees at the middle of the workload.
+    """Measure views at every node and second of the workload, by the traces, and degrees in the middle of the workload.
 
-    The ratios are of all seconds. By the captures, there is none if one node's logical links are not known.
+    Ratios are over all seconds. By the captures, there is no ratio if one node's logical links are not known.
     """
     honest, workload = ~pc.field("node").isin(sorted(adversaries)), run.phase("workload")
     if workload is not None:
@@ -114,7 +114,7 @@ def _links(run: RunDir, adversaries: Nodes) -> dict[str, float | None]:
 
 
 def _node_links(run: RunDir, where: pc.Expression) -> NodeLinks:
-    """The links of nodes at seconds, which may be as many as the seconds of all nodes: distributions are enough."""
+    """Return the links of nodes at seconds, which may be as many as the seconds of all nodes, as distributions."""
     nothing = np.empty(0, np.int64)
     columns = ("view_size_total", "view_size_unique", "degree")
     counted = (_group_sharing(run, name, where & pc.field(name).is_valid()) for name in columns)
@@ -126,12 +126,12 @@ def _node_links(run: RunDir, where: pc.Expression) -> NodeLinks:
 
 
 def _group_sharing(run: RunDir, column: str, where: pc.Expression) -> pa.Table:
-    """Each value of a column of ``sharing`` with the rows that have it."""
+    """Return each value of a column of ``sharing`` with the number of rows that have it."""
     return group_parquet(run.tables / table_file("sharing"), arrow_schema("sharing"), [column], where=where)
 
 
 def _overlay(run: RunDir) -> dict[str, Any]:
-    """The overlay's measures at the workload's end."""
+    """Return the overlay's measures at the workload's end."""
     overlay = read_columns(run, "overlay", *TABLES["overlay"])
     end_ns = run.timeline.published_ns
     row: dict[str, Any] = overlay.filter(pc.equal(overlay["at_ns"], end_ns)).to_pylist()[0]
@@ -139,7 +139,7 @@ def _overlay(run: RunDir) -> dict[str, Any]:
 
 
 def _traffic(run: RunDir, totals: HopTotals, adversaries: Nodes) -> Traffic:
-    """What honest peers sent in the workload, by their traces."""
+    """Return what honest peers sent in the workload, by their traces."""
     workload = run.phase("workload")
     if workload is None:
         return Traffic({}, {}, 0)
@@ -151,7 +151,7 @@ def _traffic(run: RunDir, totals: HopTotals, adversaries: Nodes) -> Traffic:
 
 
 def _emulation(run: RunDir, totals: Totals) -> EmulationFacts:
-    """RTT errors of the idle network (the sweeps before and after the workload); delays inside hosts, while judged."""
+    """Return RTT errors of the idle network (sweeps before and after the workload), and delays inside hosts."""
     fidelity = _between(read_columns(run, "fidelity", "at_ns", "lateness_p99_ns"), "at_ns", *run.judged_ns)
     checks = read_columns(run, "checks", "name", "tested", "worst").to_pylist()
     worst = {row["name"]: row["worst"] for row in checks if row["tested"]}
@@ -177,5 +177,5 @@ def _rtt_errors(run: RunDir) -> Values:
 
 
 def _between(table: pa.Table, instant: str, first_ns: int, last_ns: int) -> pa.Table:
-    """The rows of a span of time, both ends included."""
+    """Return the rows of a span of time, both ends included."""
     return table.filter(pc.and_(pc.greater_equal(table[instant], first_ns), pc.less_equal(table[instant], last_ns)))

@@ -1,8 +1,8 @@
-"""Packets of sampled hosts by two captures: the data plane's own, and the kernel's at the host's device.
+"""Compare packets of sampled hosts in two captures: the data plane's own, and the kernel's at the host's device.
 
 Both see the same bytes, so packets are matched by them: length, direction and the first ``KEY_BYTES`` bytes, which hold
-all headers (identification, ports, sequence numbers, options). Packets that are equal in all of that are matched in the
-order of time. A packet that only one capture has was lost or invented between the two. The difference of the two
+all headers (identification, ports, sequence numbers, options). Packets that are equal in all of these are matched in
+the order of time. A packet that only one capture has was lost or invented between the two. The difference of the two
 timestamps of a packet is its wait: outbound from the kernel to the data plane's read, inbound from the data plane's
 write to the kernel.
 """
@@ -31,7 +31,7 @@ from metrics.storage import Place
 from metrics.storage.copies import map_bytes
 
 KEY_BYTES = 64
-"""Bytes of a packet by which it is known; both captures keep at least as many, or the whole packet."""
+"""The number of bytes that identify a packet; both captures keep at least as many, or the whole packet."""
 
 WINDOW_BYTES = 32 << 20
 """How much of a capture file is read at a time."""
@@ -40,7 +40,7 @@ _PURPOSE = 0x68636170
 _HEAD_BYTES = 1 << 20
 _ANY_HOST = 1 << 31
 _TO = slice(16, 20)
-"""Where an IPv4 packet has its destination."""
+"""The offset of the destination in an IPv4 packet."""
 _KEY = np.dtype(f"V{KEY_BYTES}")
 
 
@@ -49,14 +49,14 @@ class Waits(Struct, frozen=True):
 
     samples: int = 0
     p50_ms: float = 0.0
-    p99_ms: float = 0.0  # the largest if the ``allowed`` largest ones are left out
+    p99_ms: float = 0.0  # the largest wait without the ``allowed`` largest ones
     max_ms: float = 0.0
-    late: Late = Late(0, 0)  # those beyond the limit
-    reversed: int = 0  # those of them in which the packet arrived before it was sent
+    late: Late = Late(0, 0)  # waits beyond the limit
+    reversed: int = 0  # late waits of packets that arrived before they were sent
 
     @property
     def allowed(self) -> int:
-        """How many may be late: a hundredth, at least one."""
+        """How many waits may be late: a hundredth, but at least one."""
         return allow(self.samples)
 
 
@@ -74,7 +74,7 @@ class HostCounts(Struct, frozen=True):
 
     @property
     def excused(self) -> int:
-        """Packets in one capture that the other one says it has dropped."""
+        """Packets that one capture lacks and counts as dropped."""
         by_kernel = min(self.unsent + self.undelivered, self.kernel_dropped)
         return by_kernel + min(self.unread + self.unwritten, self.plane_dropped)
 
@@ -85,7 +85,7 @@ class HostCounts(Struct, frozen=True):
 
     @property
     def tested(self) -> int:
-        """Packets of which both captures can tell."""
+        """Packets that both captures can show."""
         return self.pairs + self.unmatched
 
 
@@ -93,7 +93,7 @@ class HostCaptures(Struct, frozen=True):
     """The two captures of the sampled hosts."""
 
     asked: int  # hosts that both captures should have
-    counts: tuple[HostCounts, ...] = ()  # of those that both have
+    counts: tuple[HostCounts, ...] = ()  # counts of hosts that both captures have
     outbound: Waits = Waits()
     inbound: Waits = Waits()
 
@@ -117,7 +117,7 @@ class Seen:
 
 
 class Matched(NamedTuple):
-    """Rows of two captures: those of the same packets, side by side, and those of packets that only one has."""
+    """Rows of two captures: pairs of rows of the same packets, and rows of packets that only one capture has."""
 
     host: Ints
     plane: Ints
@@ -131,7 +131,13 @@ def allow(samples: int) -> int:
 
 
 def choose_hosts(seed: int, hosts: int, count: int) -> list[int]:
-    """Return the hosts that are sampled, in order: ``count`` of those from 0 to ``hosts`` - 1, or all."""
+    """Return the sampled hosts, in order: ``count`` hosts from 0 to ``hosts`` - 1, or all.
+
+    Args:
+        seed: the seed of the run.
+        hosts: the number of hosts.
+        count: how many hosts to choose.
+    """
     random = np.random.default_rng([seed, _PURPOSE])
     return sorted(random.permutation(hosts)[:count].tolist())
 
@@ -202,7 +208,7 @@ def match(host: Seen, plane: Seen) -> Matched:
 def align(ours_ns: Sequence[int], theirs_ns: Sequence[int]) -> tuple[list[int], list[int]]:
     """Pair all instants of the shorter of two ascending lists with instants of the longer one, in order.
 
-    An instant is left out where the next one is closer.
+    An instant is left out if the next one is closer.
 
     Returns:
         The indices of the pairs in both lists.
@@ -223,7 +229,7 @@ class Cuts:
     """The cuts of a run, for the packets of its hosts.
 
     Args:
-        changes: of the pairs of hosts.
+        changes: the changes of pairs of hosts.
         hosts: the hosts' numbers by their addresses.
     """
 
@@ -232,14 +238,20 @@ class Cuts:
 
     @classmethod
     def of(cls, run: RunDir) -> Cuts:
-        """Read them from a run directory."""
+        """Read the cuts of a run from its directory."""
         hosts = {int(IPv4Address(place.wan_ip)): place.host for place in run.plan.placement if place.wan_ip}
         return cls(PairChanges.of(run), hosts)
 
     def refused(self, host: int, seen: Seen, rows: Ints, limit_ns: int) -> Bools:
-        """Return which of some rows left a host for a cut pair, so that they did not enter the network, (n,).
+        """Return which rows left a host for a cut pair, so that they did not enter the network, (n,).
 
         The data plane read them up to ``limit_ns`` later.
+
+        Args:
+            host: the number of the host.
+            seen: the packets of the host.
+            rows: (n,) rows of ``seen``.
+            limit_ns: the longest wait before the data plane's read.
         """
         to = seen.keys[rows, _TO].copy().view(">u4").ravel()
         there = np.array([self._hosts.get(address, -1) for address in to.tolist()], np.int64)
@@ -255,20 +267,26 @@ class Tally:
     """Adds up the comparisons of several hosts."""
 
     def __init__(self, span_ns: tuple[int, int], limit_ns: int, stalls: Stalls, cuts: Cuts = NO_CUTS) -> None:
-        """Begin with no host.
+        """Begin without hosts.
 
         Args:
             span_ns: the judged span.
             limit_ns: waits beyond it are late.
-            stalls: those of the run.
-            cuts: likewise.
+            stalls: the stalls of the run.
+            cuts: the cuts of the run.
         """
         self._span_ns, self._limit_ns, self._stalls, self._cuts = span_ns, limit_ns, stalls, cuts
         self._counts: list[HostCounts] = []
         self._instants: dict[int, list[tuple[Ints, Ints]]] = {TX: [], RX: []}
 
     def add(self, number: int, host: Seen, plane: Seen) -> None:
-        """Add a host by both captures."""
+        """Add a host with both of its captures.
+
+        Args:
+            number: the number of the host.
+            host: the packets in the capture at the host's device.
+            plane: the packets in the data plane's capture.
+        """
         found = match(host, plane)
         kept = self._is_judged(host.at_ns[found.host])
         ours, theirs = found.host[kept], found.plane[kept]
@@ -320,9 +338,9 @@ class _Sorted:
     """Rows of a capture by key and then by time."""
 
     rows: Ints
-    key: Ints  # of these rows
-    starts: Ints  # where each key begins in them
-    counts: Ints  # by key
+    key: Ints  # the key of each row
+    starts: Ints  # the first row of each key
+    counts: Ints  # the number of rows of each key
 
     @classmethod
     def of(cls, key: Ints, at_ns: Ints, count: int) -> _Sorted:
@@ -331,7 +349,7 @@ class _Sorted:
         return cls(rows, key[rows], np.cumsum(counts) - counts, counts)
 
     def first(self, wanted: Ints) -> Ints:
-        """Return as many of the first rows of each key as are wanted."""
+        """Return the first rows of each key, as many as wanted."""
         rank = np.arange(len(self.rows)) - self.starts[self.key]
         return np.asarray(self.rows[rank < wanted[self.key]])
 
@@ -340,7 +358,7 @@ class _Sorted:
 
 
 def _missing(rows: Ints, count: int) -> Ints:
-    """Return those of ``count`` rows that are not among ``rows``."""
+    """Return the rows of ``count`` rows that are not among ``rows``."""
     missing = np.ones(count, np.bool_)
     missing[rows] = False
     return np.flatnonzero(missing)

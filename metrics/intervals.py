@@ -2,7 +2,7 @@
 
 Runs are compared in pairs by Student's paired t test ("Student", The probable error of a mean, Biometrika 6, 1908), and
 otherwise by Welch's t test, which does not assume that both groups vary equally (B. L. Welch, Biometrika 34, 1947).
-``holm`` keeps the error rate of many tests at once (S. Holm, Scandinavian Journal of Statistics 6, 1979).
+``holm`` keeps the error rate of many tests together (S. Holm, Scandinavian Journal of Statistics 6, 1979).
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +28,7 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """A value, its standard error and the degrees of freedom of that (both None if unknown); n: what it is over."""
+    """A value, its standard error and the error's degrees of freedom (None if unknown); n: the number of values."""
 
     value: float
     error: float | None
@@ -62,9 +62,10 @@ class Chances(NamedTuple):
 
 
 class Contrast(NamedTuple):
-    """An estimated difference, its standard error and the degrees of freedom of that (both None if unknown).
+    """An estimated difference, its standard error and the error's degrees of freedom (both None if unknown).
 
-    ``sizes``: the numbers of values in each of the groups, or of pairs. ``chances`` judge it if its error is 0.
+    ``sizes``: the numbers of values in each of the groups, or of pairs. ``chances`` judge the difference if its error
+    is 0.
     """
 
     value: float
@@ -110,8 +111,8 @@ def estimate(values: Sequence[float]) -> Estimate:
 def subtract(one: Estimate, baseline: Estimate) -> Contrast:
     """Subtract the baseline from another, independent estimate, by Welch's t test.
 
-    If neither has any error, the chance is that of a permutation test: the share of the ways to deal the values out to
-    two groups of their sizes that separate the groups by as much.
+    If neither has any error, the chance is that of a permutation test: the share of ways to divide the values into two
+    groups of the same sizes that separate the groups by as much.
     """
     value, sizes = one.value - baseline.value, (one.n, baseline.n)
     if one.error is None or baseline.error is None or one.degrees is None or baseline.degrees is None:
@@ -130,8 +131,8 @@ def subtract(one: Estimate, baseline: Estimate) -> Contrast:
 def subtract_several(one: float, several: Estimate) -> Contrast:
     """Subtract the mean of several values from another, single value that varies as they do (Student's t test).
 
-    If the several are equal, the chance is that of a permutation test: the single one could as well have been any of
-    them all.
+    If the several values are equal, the chance is that of a permutation test: the single value could as well have been
+    any of all values.
     """
     share = chance_of_order(1, several.n)
     error = None if several.error is None else several.error * sqrt(several.n + 1)
@@ -167,7 +168,7 @@ def difference_of_pairs(differences: Sequence[float]) -> Difference:
 def holm(p_values: Sequence[float]) -> list[float]:
     """Adjust p-values so that, if none of the differences is real, one is below 0.05 in at most 5 % of the cases.
 
-    The bound holds whatever the dependence between the tests. Returns them in the same order.
+    The bound holds for any dependence between the tests. The result has the order of the arguments.
     """
     adjusted = [0.0] * len(p_values)
     largest = 0.0
@@ -181,6 +182,11 @@ def binomial_tails(successes: int, trials: int, p: float) -> tuple[float, float]
     """Return P(K <= successes) and P(K >= successes) for K ~ binomial(trials, p).
 
     The terms of a tail fall faster than a geometric series once they fall, so few of them are added up.
+
+    Args:
+        successes: k, from 0 to ``trials``.
+        trials: the number of trials.
+        p: the probability of a success.
     """
     if not 0 < p < 1:
         certain = 0 if p <= 0 else trials
@@ -218,7 +224,7 @@ def _first(holds: Callable[[float], bool]) -> float:
 
 
 def _add_up(term: float, ratios: Iterator[float]) -> float:
-    """Return the sum of terms, given the first and the ratio of each other one to the one before."""
+    """Return the sum of terms, from the first term and the ratio of each other term to the one before it."""
     total = term
     for ratio in ratios:
         term *= ratio

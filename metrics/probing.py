@@ -1,4 +1,4 @@
-"""What the rows of ``achieved.parquet`` say: which attempt counts, errors against limits, what stalls explain."""
+"""Evaluate the rows of ``achieved.parquet``: the attempts that count, errors against limits, effects of stalls."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -19,19 +19,19 @@ from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
 
 PHASES = ("before", "during", "after")
-"""Of the workload: when pairs of hosts are probed."""
+"""The phases, relative to the workload, in which pairs of hosts are probed."""
 
 JITTER_SIGMAS = 3.0
-"""Where jitter was asked for, a delay within this many standard deviations of the mean is no error."""
+"""If jitter was asked for, a delay within this many standard deviations of the mean is not an error."""
 
 QUANTILES = {"p50": 0.5, "p99": 0.99}
-"""Of the pairs' RTT errors: each has its limits in the experiment's ``[verdict]``."""
+"""The quantiles of the pairs' RTT errors: each has its limits in the experiment's ``[verdict]``."""
 
 PAIR_FACTOR = 3.0
-"""In a sweep of the idle network no error may exceed so many times the limit of the 99th percentile."""
+"""In a sweep of the idle network, no error may exceed this many times the limit of the 99th percentile."""
 
 MOST_ATTEMPTS = 3
-"""Of a sweep, and of the introduction of hosts before the workload."""
+"""The most attempts of a sweep, and of the introduction of hosts before the workload."""
 
 _ACHIEVED: Final = pa.schema(
     [
@@ -52,41 +52,41 @@ _MS_NS = 1e6
 
 
 class RttErrors(Struct, frozen=True):
-    """A quantile of a sweep's RTT errors: |RTT - RTT asked for|, under jitter what exceeds ``JITTER_SIGMAS`` of it."""
+    """A quantile of a sweep's RTT errors: |RTT - RTT asked for|, under jitter only what exceeds ``JITTER_SIGMAS``."""
 
-    probes: int  # how many were answered
+    probes: int  # how many probes were answered
     of_limit: float  # the quantile of error / limit of each probe
     ms: float  # the quantile of the errors
     limit_ms: float  # a pair's limit is this ...
-    limit_ratio: float  # ... or, if that is larger, this part of the RTT asked for
-    late: Late  # probes whose error exceeds their limit; without those that are cleared
+    limit_ratio: float  # ... or, if it is larger, this part of the RTT asked for
+    late: Late  # probes whose error exceeds their limit; without cleared probes
     cleared: int = 0  # late probes of pairs whose packets the captures show in time
 
 
 class Extreme(Struct, frozen=True):
-    """The pair, or the host, whose error is largest beside its limit."""
+    """The pair, or the host, with the largest error relative to its limit."""
 
     of_limit: float  # error / limit
     error_ms: float
-    asked_ms: float  # RTT asked for; of a host the median of its pairs
+    asked_ms: float  # RTT asked for; for a host the median of its pairs
     name: str  # for people
     late: Late = Late(0, 0)  # pairs with an error above ``PAIR_FACTOR`` times their limit; hosts above it
 
 
 class Sweep(Struct, frozen=True):
-    """The probes of a phase: all directed pairs of an idle network, or random ones during the workload."""
+    """The probes of a phase: all directed pairs of an idle network, or random pairs during the workload."""
 
     errors: dict[str, RttErrors]  # by the name of the quantile (``QUANTILES``), over the last attempt of each pair
     jittered: bool  # whether jitter was asked for
-    repeats: tuple[str, ...]  # what was probed again, a clause per attempt after the first
-    sent: int  # probes of all attempts, of pairs that lose none by what was asked
-    received: int  # those of them that came back
-    expected: int  # (pair, probe) rows, of which ``errors`` has the answered ones
-    hosts: int  # with an answered probe
+    repeats: tuple[str, ...]  # what was probed again, one clause per attempt after the first
+    sent: int  # probes of all attempts, of pairs for which no loss was asked
+    received: int  # such probes that came back
+    expected: int  # (pair, probe) rows, of which ``errors`` has the rows with answers
+    hosts: int  # hosts with an answered probe
     worst_pair: Extreme
     worst_host: Extreme
     exposed: int = 0  # probes of the other pairs: loss was asked for, or queues that may be full
-    exposed_lost: int = 0  # those of them that did not come back
+    exposed_lost: int = 0  # such probes that did not come back
     asked_loss_ratio: float = 0.0  # the largest loss asked for of a round trip
     queued: bool = False  # whether a probe may have waited in queues that were asked for
 
@@ -94,7 +94,7 @@ class Sweep(Struct, frozen=True):
 def without_changes(rows: pa.Table, changes: PairChanges) -> pa.Table:
     """Return the probes of ``achieved.parquet`` that met no fault of their pair on their way.
 
-    A probe takes what was asked of its round trip, and a second for what a fault may add.
+    A probe may take the time asked for its round trip, and one more second for what a fault adds.
     """
     if not changes:
         return rows
@@ -115,13 +115,13 @@ def measure_sweep(
     """Measure what the checks judge of a phase's probes.
 
     Args:
-        rows: the phase's of ``achieved.parquet``, all attempts.
+        rows: the rows of the phase in ``achieved.parquet``, all attempts.
         limits: the experiment's ``[verdict]``.
-        stalls: those of the run.
-        asked: of round trips, besides their delays. The time that queues may add is no error.
+        stalls: the stalls of the run.
+        asked: what was asked of round trips, besides their delays. The time that queues may add is not an error.
         in_time: (n, n) pairs of hosts whose packets the captures show in time; their probes cannot be late. None = no
             such pair is known.
-        pairs: how many pairs should have been probed; None = those that were.
+        pairs: how many pairs should have been probed; None = as many as were.
     """
     latest = last_attempts(rows)
     answered = latest.filter(pc.is_valid(latest["rtt_ms"]))
@@ -161,14 +161,14 @@ def measure_sweep(
 
 
 def _are_in_time(probes: pa.Table, in_time: Bools) -> Bools:
-    """Which probes are of pairs whose packets were in time, both ways; none of hosts that the run does not have."""
+    """Return which probes are of pairs with packets in time, both ways; none for hosts that the run does not have."""
     return of_pairs(probes, in_time & in_time.T, absent=False)
 
 
 def _worst_pair(
     answered: pa.Table, error_ms: Floats, latest_ms: Floats, limits: Mapping[str, Any], stalls: Stalls
 ) -> Extreme:
-    """The pair whose error is largest beside its p99 limit."""
+    """Return the pair with the largest error relative to its p99 limit."""
     if not len(error_ms):
         return Extreme(0.0, 0.0, 0.0, "none")
     asked_ms = answered["asked_rtt_ms"].to_numpy()
@@ -185,10 +185,10 @@ def _worst_pair(
 def _worst_host(
     answered: pa.Table, error_ms: Floats, latest_ms: Floats, limits: Mapping[str, Any], stalls: Stalls
 ) -> Extreme:
-    """The host the median of whose pairs' errors is largest beside their p50 limits, whichever end it is.
+    """Return the host with the largest median of its pairs' errors relative to their p50 limits, at either end.
 
-    Stalls explain a host that is beyond its limit if it would not be with those errors left out of account that they
-    explain: as if these probes had been in time.
+    Stalls explain a host beyond its limit if it would be within the limit without the errors that stalls explain, as if
+    these probes had been in time.
     """
     asked_ms = answered["asked_rtt_ms"].to_numpy()
     limit_ms = limits_ms(asked_ms, "p50", limits)
@@ -213,7 +213,7 @@ def rtt_errors_ms(probes: pa.Table) -> Floats:
 
 
 def read_achieved(run_dir: Place) -> pa.Table | None:
-    """``achieved.parquet``, None where there is none. Runs of earlier versions had one attempt and no more columns."""
+    """Read ``achieved.parquet``, None if there is none. Earlier versions had one attempt and no further columns."""
     path = run_dir / ACHIEVED_FILE
     if not path.exists():
         return None
@@ -230,36 +230,36 @@ def read_achieved(run_dir: Place) -> pa.Table | None:
 
 
 def met_stall(at_ns: Ints, there_ms: Floats, rtt_ms: Floats, stalls: Stalls) -> Bools:
-    """Which probes were due at some point of their way while the host stalled.
+    """Return which probes were due at some point of their path while the host stalled.
 
     Args:
         at_ns: (...) sending instants.
         there_ms: (...) delay asked from the source to the destination.
         rtt_ms: (...) round trip asked.
-        stalls: those of the run.
+        stalls: the stalls of the run.
     """
     due_ns = np.stack([at_ns, *(at_ns + (after_ms * _MS_NS).astype(np.int64) for after_ms in (there_ms, rtt_ms))])
     return np.asarray(stalls.explain(due_ns.ravel()).reshape(due_ns.shape).any(axis=0))
 
 
 def explained(rows: pa.Table, limit_ms: Floats, stalls: Stalls) -> Bools:
-    """Which errors stalls of the host account for: the probe met one, and without stalls it would be within the limit.
+    """Return which errors stalls explain: the probe met a stall, and without stalls it would be within the limit.
 
     Args:
-        rows: (n,) of ``achieved.parquet``.
+        rows: (n,) rows of ``achieved.parquet``.
         limit_ms: (n,) limits of RTT - RTT asked.
-        stalls: those of the run.
+        stalls: the stalls of the run.
     """
     names = {"rtt_at_ns": 0, "asked_there_ms": 0.0, "asked_rtt_ms": 0.0, "rtt_ms": np.nan}
     sent_ns, there_ms, asked_ms, rtt_ms = (rows[name].fill_null(none).to_numpy() for name, none in names.items())
-    late = rtt_ms - asked_ms > limit_ms  # lost ones are not
+    late = rtt_ms - asked_ms > limit_ms  # lost probes are not late
     received_ns = sent_ns + np.where(late, rtt_ms * _MS_NS, 0).astype(np.int64)
     rest_ms = rtt_ms - asked_ms - stalls.covered_ns(sent_ns, received_ns) / _MS_NS
     return np.asarray(late & (rest_ms <= limit_ms) & met_stall(sent_ns, there_ms, asked_ms, stalls))
 
 
 def repeats(rows: pa.Table) -> list[str]:
-    """What was probed again, a clause per attempt after the first. ``rows``: a phase's of ``achieved.parquet``."""
+    """Return what was probed again, one clause per attempt after the first. ``rows``: a phase's, as for a sweep."""
     counts = Counter(rows["attempt"].to_pylist())
     return [
         f"attempt {attempt} probed {pairs:,} pairs again whose errors stalls of the host explained"
@@ -269,12 +269,18 @@ def repeats(rows: pa.Table) -> list[str]:
 
 
 def limits_ms(asked_rtt_ms: Floats, name: str, limits: Mapping[str, Any]) -> Floats:
-    """(n,) limits of the errors' quantile ``name``, by the experiment's ``[verdict]``."""
+    """Return the limits of the errors' quantile ``name``, (n,), by the experiment's ``[verdict]``.
+
+    Args:
+        asked_rtt_ms: (n,) the round trips asked for.
+        name: a key of ``QUANTILES``.
+        limits: the experiment's ``[verdict]``.
+    """
     return np.asarray(np.maximum(limits[f"rtt_error_{name}_ms"], limits[f"rtt_error_{name}_ratio"] * asked_rtt_ms))
 
 
 def last_attempts(achieved: pa.Table) -> pa.Table:
-    """Rows of ``achieved.parquet`` that count: of pairs that a sweep probed again, only the last attempt's."""
+    """Return the rows of ``achieved.parquet`` that count: the last attempt of pairs that a sweep probed again."""
     if achieved.num_rows == 0:
         return achieved
     phases, phase = np.unique(achieved["phase"].to_numpy(), return_inverse=True)

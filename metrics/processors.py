@@ -1,8 +1,8 @@
-"""How many processors this process may use: those that it may run on, less what a quota of its cgroups takes away.
+"""Find how many processors this process may use: those on which it may run, less what quotas of its cgroups remove.
 
-A container is often given a quota, time on processors per period, on a machine of which it sees every processor. Having
-used it up, all its processes stand still until the next period: they are *throttled*. Quotas of every cgroup above a
-process hold; those above a container's own root cannot be seen from inside.
+A container often has a quota, an amount of processor time per period, on a machine of which it sees every processor.
+When the quota is used up, all its processes stand still until the next period: they are *throttled*. The quotas of all
+cgroups above a process hold. Quotas above a container's own root cannot be seen from inside.
 
 Source: Documentation/admin-guide/cgroup-v2.rst ("cpu.max", "cpu.stat"), Documentation/scheduler/sched-bwc.rst (version
 1), cgroups(7), proc_pid_mountinfo(5).
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 
 class Throttling(Struct, frozen=True):
-    """Since the cgroups exist: periods in which processes were made to stand still, and for how long, in us.
+    """The periods since the cgroups exist in which processes were made to stand still, and for how long, in us.
 
     The kernel adds the time up over processors.
     """
@@ -29,32 +29,32 @@ class Throttling(Struct, frozen=True):
     time_us: int = 0
 
     def since(self, before: Throttling) -> Throttling:
-        """What has come since an earlier reading."""
+        """Return what was added since an earlier reading."""
         return Throttling(self.periods - before.periods, self.time_us - before.time_us)
 
 
 def usable_processors() -> float:
-    """Processors that this process may use at a time: fewer than it sees where a quota is smaller."""
+    """Return how many processors this process may use at a time: fewer than it sees if a quota is smaller."""
     return min(len(os.sched_getaffinity(0)), processor_quota(find_groups()))
 
 
 def usable_cores() -> int:
-    """Tasks that this process may run at a time without sharing a processor; one at least."""
+    """Return how many tasks this process may run at a time without sharing a processor; at least one."""
     return max(1, int(usable_processors()))
 
 
 def find_groups(process: Path = Path("/proc/self")) -> tuple[Path, ...]:
-    """The process's cgroup and those above it, as far as they can be seen, in the hierarchies that may have quotas."""
+    """Return the process's cgroup and the visible ones above it, in the hierarchies that may have quotas."""
     return tuple(_groups(process))
 
 
 def processor_quota(groups: Iterable[Path]) -> float:
-    """The smallest quota of the cgroups, in processors; infinite where there is none."""
+    """Return the smallest quota of the cgroups, in processors; infinite if there is none."""
     return min((quota for folder in groups for quota in _quotas(folder)), default=math.inf)
 
 
 def read_throttling(groups: Iterable[Path]) -> Throttling:
-    """What the quotas of the cgroups have done so far, all of them together."""
+    """Return the throttling by the quotas of all the cgroups together so far."""
     stats = [_read_stat(folder) for folder in groups]
     periods = sum(stat.get("nr_throttled", 0) for stat in stats)
     time_us = sum(stat.get("throttled_usec", 0) + stat.get("throttled_time", 0) // 1000 for stat in stats)
@@ -62,7 +62,7 @@ def read_throttling(groups: Iterable[Path]) -> Throttling:
 
 
 def _quotas(folder: Path) -> Iterator[float]:
-    """A cgroup's own quota, by the files of version 2 and version 1."""
+    """Yield a cgroup's own quota, by the files of version 2 and version 1."""
     quota, _, period = (_read(folder / "cpu.max") or "max").partition(" ")
     if quota != "max":
         yield int(quota) / int(period)
@@ -90,9 +90,9 @@ def _groups(process: Path) -> Iterator[Path]:
 
 
 def _mounts(mountinfo: Path) -> dict[str, list[tuple[Path, Path]]]:
-    """Where the hierarchies are mounted: the cgroup that the mount shows as its root, and the mount's folder.
+    """Return where hierarchies are mounted: the cgroup that is the mount's root, and the mount's folder.
 
-    Under ``cpu`` those of version 1 with processor time, under the empty string those of version 2.
+    The key ``cpu`` has the hierarchies of version 1 with processor time, the empty key those of version 2.
     """
     found: dict[str, list[tuple[Path, Path]]] = {"cpu": [], "": []}
     for line in (_read(mountinfo) or "").splitlines():
@@ -107,12 +107,12 @@ def _mounts(mountinfo: Path) -> dict[str, list[tuple[Path, Path]]]:
 
 
 def _unescape(field: str) -> str:
-    r"""Mountinfo writes a space as ``\040``, and likewise tab, newline and backslash."""
+    r"""Replace ``\040`` by a space, and likewise tab, newline and backslash, as mountinfo writes them."""
     return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)
 
 
 def _read(path: Path) -> str | None:
-    """A file of the kernel's; None where it is not there."""
+    """Read a file of the kernel; None if it does not exist."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Prometheus as files: its configuration, its targets, and links to graphs worth a look.
+"""Prometheus as files: its configuration, its targets, and links to useful graphs.
 
 docs/metrics.md lists what peers, agent and data plane expose.
 """
@@ -29,13 +29,13 @@ GRAPHS = {
     "bytes waiting to be sent, at the worst peer": ("max(trellis_send_queue_bytes)",),
     "scrapes that answered": ("avg by (job) (up)",),
 }
-"""What a reader wants to see first: a title, and the expressions of one page; ``$window`` spans a few scrapes."""
+"""The graphs that a reader needs first: a title, and the expressions of one page; ``$window`` spans a few scrapes."""
 
 WINDOW_SCRAPES = 4
 
 
 class Target(Struct, frozen=True):
-    """An endpoint to scrape. ``labels`` come on top of ``job`` and ``instance``."""
+    """An endpoint to scrape. ``labels`` are in addition to ``job`` and ``instance``."""
 
     job: str
     address: str
@@ -44,9 +44,14 @@ class Target(Struct, frozen=True):
 
 
 def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: float) -> Path:
-    """Write ``prometheus.yml`` and, for file-based discovery, ``targets-<job>.json``; the configuration's path.
+    """Write ``prometheus.yml`` and the files ``targets-<job>.json`` for discovery; return the configuration's path.
 
     Both are JSON, of which YAML is a superset.
+
+    Args:
+        folder: the folder of the files.
+        targets: the endpoints to scrape.
+        scrape_interval_s: the time between two scrapes, in seconds.
     """
     folder.mkdir(parents=True, exist_ok=True)
     by_job: dict[str, list[Target]] = defaultdict(list)
@@ -70,7 +75,15 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
 def graph_url(
     base: str, expressions: Sequence[str], end_epoch_s: float, range_s: float, scrape_interval_s: float
 ) -> str:
-    """A page of the server at ``base`` that plots expressions over the ``range_s`` before ``end_epoch_s``."""
+    """Return a page of the server at ``base`` that plots expressions over the ``range_s`` before ``end_epoch_s``.
+
+    Args:
+        base: the address of the server.
+        expressions: one expression per panel.
+        end_epoch_s: the end of the graphs, in seconds since the epoch.
+        range_s: the length of the graphs, in seconds.
+        scrape_interval_s: the time between two scrapes, in seconds.
+    """
     window = f"{round(WINDOW_SCRAPES * scrape_interval_s)}s"
     end = datetime.fromtimestamp(end_epoch_s, UTC).strftime("%Y-%m-%d %H:%M:%S")
     query: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The filters that Spark offers to our Data Sources: those that say which files need to be read."""
+"""Use the filters that Spark offers to our Data Sources to choose the files to read."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class Chosen:
     wanted: tuple[tuple[str, frozenset[int]], ...] = ()
 
     def may_have(self, values: Collection[int], column: str | None = None) -> bool:
-        """Whether rows with these values may be wanted: of one column, or of each that is restricted."""
+        """Return whether rows with these values may be wanted: of one column, or of each that is restricted."""
         return all(not some.isdisjoint(values) for name, some in self.wanted if column in (None, name))
 
     def select(self, rows: pa.Table) -> pa.Table:
@@ -39,7 +39,7 @@ def choose(filters: Iterable[Filter], columns: Collection[str]) -> tuple[Chosen,
     """Take the filters that compare one of these columns with integers.
 
     Returns:
-        What they choose, and the filters that are left to Spark.
+        The filters as ``Chosen``, and the filters that are left to Spark.
     """
     taken: list[tuple[str, frozenset[int]]] = []
     left = []

@@ -1,8 +1,8 @@
-"""The deliveries that a run's documents call for, counted without Spark: schedule and initial subscriptions alone.
+"""Count the deliveries that a run's documents call for without Spark, from schedule and initial subscriptions alone.
 
-It does not use ``peer.core.schedule``, on purpose: the run was planned and enacted with that module's ``Population``,
-and a mistake there would also be in a count that relies on it. So this module reads the documents as plain JSON and
-folds the changes with code of its own.
+This module does not use ``peer.core.schedule``, on purpose: the run was planned and enacted with that module's
+``Population``, and a mistake there would also be in a count that uses it. So this module reads the documents as plain
+JSON and applies the changes with its own code.
 """
 
 import re
@@ -20,10 +20,10 @@ _NO_LAGS: Final[Mapping[int, int]] = {}
 
 
 class Recount(NamedTuple):
-    """Expected (message, subscriber) pairs; of ``uncertain`` more or fewer, the documents cannot say.
+    """The number of expected (message, subscriber) pairs, and for how many more or fewer the documents are uncertain.
 
-    Those are the pairs whose node joined, settled, left or changed its mind at about the instant of the publication,
-    where the order in which both happened is a matter of the peers' delays.
+    A pair is uncertain if its node joined, settled, left or changed its subscription at about the instant of the
+    publication: then the order of the two depends on the peers' delays.
     """
 
     expected: int
@@ -36,9 +36,9 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int, lags_ns: Mapping[int, i
     Args:
         run: the run.
         margin_ns: how close to each other two instants of the schedule may have changed places.
-        settle_ns: how long no deliveries are expected of a node after it has joined.
+        settle_ns: the time after a join in which no deliveries to the node are expected.
         lags_ns: by message, how much later than scheduled it was published; such a publication may have changed places
-            with what is so close to it.
+            with changes that are as close to it.
     """
     topics = {spec.node: set(spec.topics) for spec in run.overlay}
     members: dict[int, set[int]] = {}
@@ -46,7 +46,7 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int, lags_ns: Mapping[int, i
         for topic in own:
             members.setdefault(topic, set()).add(node)
     expected = 0
-    due_ns: dict[int, int] = {}  # of the nodes that have joined: from when on deliveries are expected
+    due_ns: dict[int, int] = {}  # for nodes that have joined: when deliveries begin to be expected
     changes: list[tuple[int, int, frozenset[int]]] = []
     for action in run.schedule():
         if action["action"] == "publish":
@@ -67,7 +67,7 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int, lags_ns: Mapping[int, i
 
 
 def count_changes(run: RunDir) -> int:
-    """How many ``join`` and ``leave`` events the scheduled changes leave in complete traces."""
+    """Count the ``join`` and ``leave`` events that the scheduled changes cause in complete traces."""
     total = 0
     for action in run.schedule():
         if action["action"] in ("subscribe", "unsubscribe"):
@@ -78,7 +78,7 @@ def count_changes(run: RunDir) -> int:
 
 
 def _apply(action: dict[str, Any], topics: dict[int, set[int]], members: dict[int, set[int]]) -> Iterable[int]:
-    """Do a change; the topics that it begins or ends."""
+    """Apply a change, and return the topics that it begins or ends."""
     node, own = action["node"], topics[action["node"]]
     changed = set(own) if action["action"] in ENDS else set(action["topics"])
     gone = action["action"] in (*ENDS, "unsubscribe")
@@ -90,14 +90,14 @@ def _apply(action: dict[str, Any], topics: dict[int, set[int]], members: dict[in
 
 
 def _audience(action: dict[str, Any], members: dict[int, set[int]]) -> set[int]:
-    """The nodes that a publication is for."""
+    """Return the nodes that a publication is for."""
     if "expression" in action:
         return _satisfying(parse(action["expression"]), members)
     return set().union(*(members.get(topic, set()) for topic in action["topics"]))
 
 
 def _satisfying(expression: Expression, members: dict[int, set[int]]) -> set[int]:
-    """The nodes that satisfy an expression, by the expression itself and not by its disjunctive form."""
+    """Return the nodes that satisfy an expression, by the expression itself and not by its disjunctive form."""
     if isinstance(expression, Attribute):
         return members.get(topic_of(expression.name), set())
     operands = [_satisfying(operand, members) for operand in expression.operands]
@@ -105,7 +105,7 @@ def _satisfying(expression: Expression, members: dict[int, set[int]]) -> set[int
 
 
 def _named(action: dict[str, Any]) -> set[int]:
-    """The topics on which it depends for which nodes a publication is."""
+    """Return the topics that decide for which nodes a publication is."""
     words = re.findall("[a-z]+", action.get("expression", ""))
     return {topic_of(word) for word in words} or set(action["topics"])
 
@@ -116,7 +116,7 @@ def _count_close(
     margin_ns: int,
     lags_ns: Mapping[int, int],
 ) -> Iterator[int]:
-    """For each publication the other nodes whose interest in it changed at about its instant."""
+    """Yield for each publication the number of other nodes whose interest in it changed at about its instant."""
     instants = [at_ns for at_ns, _, _ in changes]
     for action in publications:
         distance_ns = max(margin_ns, lags_ns.get(action.get("message_id", -1), 0))

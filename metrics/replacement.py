@@ -1,4 +1,4 @@
-"""Results of an analysis replace older ones as a whole: whoever looks finds the old ones, the new ones or none."""
+"""Replace older results of an analysis as a whole: a reader finds the old results, the new ones or none."""
 
 import shutil
 import tempfile
@@ -13,16 +13,16 @@ _PREFIX = ".analysis-"
 
 @contextmanager
 def replacing(run_dir: Path) -> Iterator[Path]:
-    """An empty folder for ``RESULTS``, which take the place of the run's when the block ends well.
+    """Yield an empty folder for ``RESULTS``, which take the place of the run's when the block ends well.
 
-    Otherwise all stays as it was. The replacement is a few renames. If the process is killed between two of them, the
+    Otherwise all stays unchanged. The replacement is a few renames. If the process is killed between two of them, the
     next analysis finishes or undoes it first. Nothing else may write results of the run meanwhile
     (``harness.stages.analysis.exclusive``).
 
     Args:
         run_dir: the run.
     """
-    for left in run_dir.glob(f"{_PREFIX}*"):  # of an analysis that was killed
+    for left in run_dir.glob(f"{_PREFIX}*"):  # left by an analysis that was killed
         _settle(run_dir, left)
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=run_dir))
@@ -40,7 +40,7 @@ def replacing(run_dir: Path) -> Iterator[Path]:
 
 
 def _settle(run_dir: Path, scratch: Path) -> None:
-    """Finish a replacement if all old results had been taken away; put them back otherwise."""
+    """Finish a replacement if all old results had been moved away; otherwise put them back."""
     if _ready(scratch).is_dir():
         _move(reversed(RESULTS), _ready(scratch), run_dir)
     elif (scratch / "old").is_dir():
@@ -48,12 +48,12 @@ def _settle(run_dir: Path, scratch: Path) -> None:
 
 
 def _ready(scratch: Path) -> Path:
-    """The folder of the new results while they take their place."""
+    """Return the folder of the new results while they take their place."""
     return scratch / "ready"
 
 
 def _move(names: Iterable[str], source: Path, target: Path) -> None:
-    """Rename those of the results that are there, unless the target has them: then these are of no analysis of ours."""
+    """Rename the results that exist, unless the target has them: then these are of another analysis."""
     for name in names:
         if (source / name).exists() and not (target / name).exists():
             (source / name).rename(target / name)

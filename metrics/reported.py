@@ -1,4 +1,4 @@
-"""What the peers of a run report of themselves. What they do not report is absent from tables and results, never 0.
+"""What the peers of a run report about themselves. What they do not report is absent from tables and results, never 0.
 
 Python peers report everything. Another program that reads and writes lines (``peer.events = "lines"``) reports
 publications and deliveries, and what ``peer.says`` names; Trellis knows none of its frames.
@@ -19,7 +19,7 @@ DUPLICATE: Final = "duplicate"
 _OPENING: Final = "opening"  # which of two neighbours opened a connection
 RELAY: Final = "relay"  # copies at nodes that do not subscribe
 EVERYTHING: Final = frozenset({FRAME, LINK, GRAFT, DUPLICATE, _OPENING, RELAY})
-"""What Python peers report."""
+"""Everything that Python peers report."""
 
 _NEEDS: Final = {
     FRAME: "control_.*|logical_per_physical_link_on_wire|n_transmissions|n_reached|redundancy"
@@ -31,7 +31,7 @@ _NEEDS: Final = {
     _OPENING: "opened.*|accepted.*",
     RELAY: "relay_ratio|(node_)?traffic_overhead.*",
 }
-"""By what has to be reported, which columns and measures have no value without it (as a regular expression)."""
+"""Columns and measures without a value (as a regular expression), by what must be reported for them."""
 
 Missing = frozenset[str]
 
@@ -43,10 +43,10 @@ def find_missing(run: RunDir) -> Missing:
 
 
 def name_implementations(experiment: Mapping[str, Any], *, versions: bool = False) -> str:
-    """Return the names of the implementations that a run's peers are; empty if the experiment names none.
+    """Return the names of the implementations of a run's peers; empty if the experiment names none.
 
     Args:
-        experiment: the resolved one.
+        experiment: the resolved experiment.
         versions: whether each name is followed by its version.
     """
     programs = experiment.get("peer", {}).get("programs", ())
@@ -55,17 +55,17 @@ def name_implementations(experiment: Mapping[str, Any], *, versions: bool = Fals
 
 
 def is_hidden(name: str, missing: Missing) -> bool:
-    """Return whether a column or measure has no value because of what is missing."""
+    """Return whether a column or measure has no value because peers do not report what it needs."""
     return any(re.fullmatch(_NEEDS[each], name) for each in missing)
 
 
 def hide_values(row: Mapping[str, Any], missing: Missing) -> dict[str, Any]:
-    """Return a row with None for each value that nobody knows."""
+    """Return a row with None for each unknown value."""
     return {name: None if is_hidden(name, missing) else value for name, value in row.items()}
 
 
 def hide_columns(table: pa.Table, missing: Missing) -> pa.Table:
-    """Return a table with nulls in each column that nobody knows."""
+    """Return a table with nulls in each unknown column."""
     columns = {
         field.name: pa.nulls(len(table), field.type) if is_hidden(field.name, missing) else table[field.name]
         for field in table.schema

@@ -1,6 +1,6 @@
-"""What the rows of ``round_trips.parquet`` say: the round trips that machines measured on their own network.
+"""Evaluate ``round_trips.parquet``: the round trips that machines measured on their own network.
 
-A row is a request. Pairs are of addresses, since nodes may share one.
+A row is a request. Pairs are pairs of addresses, since nodes may share an address.
 """
 
 from collections.abc import Sequence
@@ -43,9 +43,9 @@ class PhaseTrips(Struct, frozen=True):
 
     Attributes:
         pairs: how many pairs were probed.
-        silent: those that answered no request, of at least ``FEWEST`` requests.
-        sent: requests.
-        received: those that were answered.
+        silent: the pairs that answered no request, of at least ``FEWEST`` requests.
+        sent: the number of requests.
+        received: the number of requests that were answered.
         least_ms: the shortest round trip of each pair that answered.
         p50_ms: the median over all requests; 0 = none was answered.
         p99_ms: the 99th percentile likewise.
@@ -61,7 +61,7 @@ class PhaseTrips(Struct, frozen=True):
 
 
 FEWEST: Final = 2
-"""Requests without an answer that show that a pair does not answer."""
+"""The number of requests without an answer that show that a pair does not answer."""
 
 
 def read_round_trips(run_dir: Place) -> pa.Table | None:
@@ -102,12 +102,12 @@ def _by_pair(rows: pa.Table) -> dict[Pair, tuple[int, float | None, float | None
 def measured_underlay(asked: Underlay, rows: pa.Table, placement: Sequence[Placement]) -> Underlay:
     """Return an underlay with the delays that were measured, without jitter, loss and rates.
 
-    The delay from one host to another is half of the median round trip of the idle network, in both directions: nothing
-    says how a round trip is divided. A pair that was not measured has NaN.
+    The delay from one host to another is half of the median round trip of the idle network, in both directions, since
+    nothing shows how a round trip divides. A pair that was not measured has NaN.
 
     Args:
-        asked: has the hosts.
-        rows: of ``round_trips.parquet``.
+        asked: an underlay with the hosts.
+        rows: the rows of ``round_trips.parquet``.
         placement: the addresses of the hosts.
     """
     idle = _by_pair(rows.filter(pc.not_equal(rows["phase"], "during")))

@@ -1,4 +1,4 @@
-"""What Prometheus scraped, as rows: ``prometheus/samples.parquet`` (docs/metrics.md).
+"""The samples that Prometheus scraped, as rows: ``prometheus/samples.parquet`` (docs/metrics.md).
 
 The running stage writes the file while the server still runs, so no reader needs a Prometheus.
 """
@@ -24,19 +24,19 @@ SAMPLES: Final = pa.schema(
         pa.field("value", pa.float64(), nullable=False),
     ]
 )
-"""``ts_ns``: when the scrape began; ``node``: the peer's, null of other targets; ``labels``: all others than ``job``,
-``instance`` and ``node``; ``value``: in the unit that the metric's name says."""
+"""``ts_ns``: when the scrape began; ``node``: the number of the peer, null for other targets; ``labels``: all labels
+except ``job``, ``instance`` and ``node``; ``value``: in the unit in the metric's name."""
 
 
 def read_samples(run_dir: Place, metrics: Sequence[str]) -> pa.Table | None:
-    """Return the samples of some metrics, None where a run has no samples.
+    """Return the samples of some metrics, None if a run has no samples.
 
     Args:
         run_dir: the run directory.
-        metrics: their names.
+        metrics: the names of the metrics.
 
     Raises:
-        DamagedError: the file is none of samples.
+        DamagedError: the file is not a file of samples.
     """
     path = run_dir / SAMPLES_FILE
     if not path.exists():

@@ -1,6 +1,6 @@
 """The Spark session of the analysis: settings that were measured, in one place.
 
-``python -m metrics.session``, which set-up calls, makes the class archive that lets later sessions start faster.
+``python -m metrics.session``, which set-up calls, makes the class archive with which later sessions start faster.
 """
 
 import os
@@ -25,15 +25,15 @@ from metrics.executors.shipping import ship_code
 from metrics.processors import usable_cores
 
 WAIT_S = 30.0
-"""The longest wait. A cluster that gives no executor within it is used as it is: Spark then waits with the tasks."""
+"""The longest wait. A cluster that gives no executor within it is used anyway: Spark then waits with the tasks."""
 
 SETTLED_S = 3.0
-"""Where it is not known how many executors will come, all are taken to be there when none came for so long."""
+"""If the number of executors is not known, all count as present when no new one has come for this long."""
 
 _POLL_S = 0.1
 
 _CONNECT_PORT = 15002
-"""Where a Spark Connect server listens if its URL does not say."""
+"""The port of a Spark Connect server if its URL does not say."""
 
 _MANY = 1 << 20
 """More rows than any session has cores."""
@@ -49,7 +49,7 @@ _STOPPABLE = {"spark.network.timeout": "30d", "spark.executor.heartbeatInterval"
 """An executor in the driver's JVM lives as long as the driver, even if both were stopped between two heartbeats."""
 
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
-"""No optimising compiler: queries run once. Nobody waits for a pause of the garbage collector."""
+"""Options without an optimising compiler: queries run once. No caller waits for the garbage collector's pauses."""
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _LIGHT_HEAP = "-Xms1g -Xmn600m"
 _LIGHT = {
@@ -57,26 +57,26 @@ _LIGHT = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.buffer.pageSize": "1m",
 }
-"""Where few rows go through the JVM: most of the processor time would go into compiling code that runs once, into
-collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a few rows."""
+"""Options for sessions with few rows in the JVM: otherwise, most of the processor time would go into compiling code
+that runs once, into collecting garbage while the heap grows, and into zeroing pages of 64 MiB for a few rows."""
 
 
 @contextmanager
 def session(
     master: str | None = None, *, light: bool = False, kernels: bool = False, options: ExecutorOptions = DEFAULTS
 ) -> Iterator[SparkSession]:
-    """A session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
+    """Yield a session that leaves nothing behind, and knows its executors' cores (``defaultParallelism``).
 
     Args:
-        master: a Spark master, or the URL of a Spark Connect server, whose settings are its own; None = all cores of
-            this machine that a quota leaves.
+        master: a Spark master, or the URL of a Spark Connect server, which has its own settings; None = all cores of
+            this machine that a quota allows.
         light: few rows go through the JVM, so start fast rather than run fast.
         kernels: Python workers begin with the kernels imported: on this machine (``metrics.executors.daemon``), and on
             a cluster, to which our code is shipped, while further executors are awaited.
-        options: of a cluster's executors.
+        options: the resources of a cluster's executors.
 
     Raises:
-        MasterError: the cluster's master gives no session.
+        MasterError: the cluster's master does not give a session.
     """
     if master is not None and is_connect(master):
         with _connected(master) as spark:
@@ -95,7 +95,7 @@ def session(
             builder = builder.config(key, value)
         try:
             spark = builder.getOrCreate()
-        except Exception:  # of many types, and with words of Java alone
+        except Exception:  # there are many types, with messages of Java
             if not is_cluster(chosen):
                 raise
             raise MasterError(chosen) from None
@@ -140,10 +140,10 @@ def _import_kernels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 @contextmanager
 def _connected(url: str) -> Iterator[SparkSession]:
-    """A session of a Spark Connect server.
+    """Yield a session of a Spark Connect server.
 
     Raises:
-        MasterError: the server gives no session, or the packages for it are missing here.
+        MasterError: the server does not give a session, or the packages for it are missing here.
     """
     try:
         from pyspark.sql.connect.session import SparkSession as ConnectSession
@@ -151,10 +151,10 @@ def _connected(url: str) -> Iterator[SparkSession]:
         raise MasterError(url, 'Spark Connect needs packages: pip install "pyspark[connect]"') from None
     host, _, port = url.removeprefix("sc://").partition("/")[0].partition(":")
     try:
-        socket.create_connection((host, int(port or _CONNECT_PORT)), WAIT_S).close()  # gRPC would ask for minutes
+        socket.create_connection((host, int(port or _CONNECT_PORT)), WAIT_S).close()  # gRPC would retry for minutes
         spark: Any = ConnectSession.builder.remote(url).create()
-        _ = spark.version  # the first question that the server must answer
-    except Exception:  # of many types: of gRPC, of Spark, of the URL
+        _ = spark.version  # the first request that the server must answer
+    except Exception:  # there are many types: from gRPC, from Spark, about the URL
         raise MasterError(url) from None
     try:
         yield spark
@@ -163,7 +163,7 @@ def _connected(url: str) -> Iterator[SparkSession]:
 
 
 def count_cores(spark: SparkSession) -> int:
-    """Return how many tasks a session runs at a time; Spark Connect has no other way to ask than by a query."""
+    """Return how many tasks a session runs at a time; with Spark Connect only a query can find this."""
     if isinstance(spark, SparkSession):
         return spark.sparkContext.defaultParallelism
     return spark.range(_MANY).selectExpr("spark_partition_id() AS part").distinct().count()
@@ -171,9 +171,9 @@ def count_cores(spark: SparkSession) -> int:
 
 @contextmanager
 def _python_of_workers(path: str | None) -> Iterator[None]:
-    """Let workers run this Python; None = ``PYSPARK_PYTHON``, or else ours.
+    """Let workers run this Python; None = ``PYSPARK_PYTHON``, otherwise this process's.
 
-    Workers otherwise take whatever python3 comes first on the PATH, which may have no pyarrow.
+    Otherwise, workers take the first python3 on the PATH, which may have no pyarrow.
     """
     before = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ["PYSPARK_PYTHON"] = path or before
@@ -184,10 +184,10 @@ def _python_of_workers(path: str | None) -> Iterator[None]:
 
 
 def _settings(master: str, cores: int, scratch: str, *, light: bool, kernels: bool) -> dict[str, str]:
-    """The configuration for a master; a remote one finds the driver by its own address, a local one on loopback."""
+    """Return the configuration for a master; the driver's address is its own for a remote one, otherwise loopback."""
     local = not is_cluster(master)
     java = _LIGHT_JAVA if light else _JAVA
-    if class_archive().exists():  # an executor without it, on another machine, goes on with its own
+    if class_archive().exists():  # an executor on another machine, without it, uses its own
         java += f" -XX:SharedArchiveFile={class_archive()} -Xlog:disable -Xlog:all=error:stderr"
     settings = {
         "spark.ui.enabled": "false",
@@ -195,7 +195,7 @@ def _settings(master: str, cores: int, scratch: str, *, light: bool, kernels: bo
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": f"{scratch}/warehouse",
         "spark.local.dir": scratch,
-        "spark.executorEnv.PYTHONSAFEPATH": "1",  # the code that is shipped goes before that in the working folder
+        "spark.executorEnv.PYTHONSAFEPATH": "1",  # shipped code comes before code in the working folder
         "spark.driver.memory": "4g",
         "spark.driver.extraJavaOptions": f"{java} {_LIGHT_HEAP}" if light else java,
         "spark.executor.extraJavaOptions": java,
@@ -232,12 +232,12 @@ def connect_server(spark: SparkSession) -> Iterator[str]:
 
 
 def class_archive() -> Path:
-    """Where the JVM's class-data archive lies: beside the PySpark that it belongs to, gone with that environment."""
+    """Return the path of the JVM's class-data archive, beside the PySpark to which it belongs."""
     return Path(sys.prefix) / "share" / f"trellis-spark-{pyspark.__version__}.jsa"
 
 
 def make_class_archive() -> Path:
-    """Run a small job and keep the classes that it loaded. A JVM that cannot use the archive goes on without it."""
+    """Run a small job and keep the classes that it loaded. A JVM that cannot use the archive works without it."""
     archive = class_archive()
     archive.parent.mkdir(parents=True, exist_ok=True)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -261,7 +261,7 @@ def make_class_archive() -> Path:
 
 
 def _train(spark: SparkSession, scratch: Path) -> None:
-    """Touch what is used: tasks in Python by the analysis, and by readers of its tables the JSON, Parquet, joins ..."""
+    """Use what tasks use: Python in the analysis, and JSON, Parquet, joins ... in readers of its tables."""
     spark.range(2).mapInArrow(lambda batches: batches, "id bigint").collect()
     rows = spark.range(100).select("id", (F.col("id") % 7).alias("key"), F.array("id").alias("list"))
     rows.write.json(str(scratch / "json"))
@@ -275,12 +275,12 @@ def _train(spark: SparkSession, scratch: Path) -> None:
 def await_executors(spark: SparkSession, master: str, arrived: Callable[[], None] = lambda: None) -> None:
     """Wait until the executors of a session have registered, so that ``defaultParallelism`` counts their cores.
 
-    Before, ``defaultParallelism`` is 2 on any cluster. With a local master there is nothing to wait for.
+    Before that, ``defaultParallelism`` is 2 on any cluster. With a local master there is nothing to wait for.
 
     Args:
         spark: the session.
         master: its master.
-        arrived: is called when executors have registered, each time.
+        arrived: called each time when executors have registered.
     """
     if is_cluster(master):
         context = spark.sparkContext._jsc.sc()
@@ -289,12 +289,12 @@ def await_executors(spark: SparkSession, master: str, arrived: Callable[[], None
 
 
 def is_cluster(master: str) -> bool:
-    """Whether tasks run in executors, which register some time after the session's start."""
+    """Return whether tasks run in executors, which register some time after the session's start."""
     return master.startswith("local-cluster") or not master.startswith("local")
 
 
 def expected_executors(master: str) -> int | None:
-    """How many executors the master's name says there will be; None = it does not say."""
+    """Return how many executors the master's name announces; None = it does not say."""
     named = re.fullmatch(r"local-cluster\[\s*(\d+)\s*,.*\]", master)
     return int(named[1]) if named else None
 

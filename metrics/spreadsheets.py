@@ -1,7 +1,7 @@
-"""Text in CSV files: a spreadsheet takes a cell that begins like a formula for one, and computes it.
+"""Protect text in CSV files: a spreadsheet takes a cell that begins like a formula as one, and computes it.
 
 Such cells get an apostrophe in front, which spreadsheets take as the sign of text (OWASP: CSV injection). Numbers are
-no text and stay as they are.
+not text and stay unchanged.
 """
 
 import re
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _FORMULA: Final = "^[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]"
-"""What a formula may begin with, the wide forms of the signs among them."""
+"""The characters with which a formula may begin, also in their wide forms."""
 
 
 def plain_cell(value: Any) -> Any:  # noqa: ANN401 - any cell

@@ -1,8 +1,8 @@
-"""``stalls.jsonl``: when the machine's processors, or the data plane, stood still, and what that explains.
+"""Read ``stalls.jsonl``: when the machine's processors, or the data plane, stood still, and what that explains.
 
 A late sample is *explained* by the host if it would have been in time without the stalls of the host: its interval,
-from the instant at which it was due to the one at which it came, less the part that stalls cover, is within the limit.
-So a stall of a millisecond explains no lateness of a hundred.
+from the instant at which it was due to the instant at which it came, less the part that stalls cover, is within the
+limit. So a stall of a millisecond does not explain a lateness of a hundred.
 """
 
 from typing import NamedTuple
@@ -23,8 +23,8 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
 SLACK_NS = 1_000_000
-"""A stall of the host may have begun so much before the instant that was noted, and what it delayed may run so much
-after its end, in ns of real time: the watchdog looks once a millisecond, and all that a stall delayed runs at once."""
+"""A stall of the host may have begun this long before the recorded instant, and what it delayed may run this long after
+its end, in ns of real time: the watchdog looks once a millisecond, and all that a stall delayed runs at once."""
 
 
 class Late(NamedTuple):
@@ -38,31 +38,43 @@ class Stalls(Struct, frozen=True):
     """The stalls of a run, in ns of virtual time."""
 
     host: Ints  # (n, 2) beginnings and ends, sorted and disjoint: at least one processor stood still
-    plane: Ints  # (n, 2) likewise: the data plane did nothing though something was due
+    plane: Ints  # (n, 2) likewise: the data plane did nothing although something was due
     slack_ns: int = SLACK_NS  # ``SLACK_NS`` in virtual time
 
     def explain(self, instants_ns: Ints) -> Bools:
-        """Which instants lie inside a stall of the host, widened by the slack at both ends."""
+        """Return which instants lie inside a stall of the host, widened by the slack at both ends."""
         starts, ends = self._widened().T
         at = np.asarray(instants_ns, np.int64)
         before = np.searchsorted(starts, at, side="right")
         return np.asarray((before > 0) & (np.append(ends, 0)[before - 1] >= at), np.bool_)
 
     def covered_ns(self, due_ns: Ints, came_ns: Ints) -> Ints:
-        """How much of each interval stalls of the host account for: what they cover, and the slack once at each end.
+        """Return the part of each interval that stalls of the host explain: what they cover, and the slack at each end.
 
-        However many stalls there are, the slack counts once, or short ones would explain any lateness.
+        The slack counts once for any number of stalls, otherwise many short ones would explain any lateness.
         """
         noted_ns = covered_ns(self.host, due_ns, came_ns)
         return np.minimum(noted_ns + 2 * self.slack_ns, covered_ns(self._widened(), due_ns, came_ns))
 
     def excuse(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Bools:
-        """Which of the samples the host explains: those later than the limit that would not be without its stalls."""
+        """Return which samples the host explains: samples beyond the limit that would not be so without its stalls.
+
+        Args:
+            due_ns: (n,) when each sample was due.
+            came_ns: (n,) when it came.
+            limit_ns: how late a sample may be; one limit, or (n,).
+        """
         late_ns = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64)
         return np.asarray((late_ns > limit_ns) & (late_ns - self.covered_ns(due_ns, came_ns) <= limit_ns))
 
     def tally(self, due_ns: Ints, came_ns: Ints, limit_ns: Ints | int) -> Late:
-        """Count the samples that are later than the limit, and those of them that the host explains."""
+        """Count the samples that are later than the limit, and the samples among them that the host explains.
+
+        Args:
+            due_ns: (n,) when each sample was due.
+            came_ns: (n,) when it came.
+            limit_ns: how late a sample may be; one limit, or (n,).
+        """
         late = np.asarray(came_ns, np.int64) - np.asarray(due_ns, np.int64) > limit_ns
         return Late(int(late.sum()), int(self.excuse(due_ns, came_ns, limit_ns).sum()))
 
@@ -71,7 +83,7 @@ class Stalls(Struct, frozen=True):
 
 
 def is_the_hosts(check: Check) -> bool:
-    """Whether a check failed that would have passed without the samples that stalls of the host explain."""
+    """Return whether a check failed that would have passed without the samples that stalls of the host explain."""
     if not check.failed or check.late is None or check.explained is None or check.allowed is None:
         return False
     return check.explained > 0 and check.late > check.allowed >= check.late - check.explained
@@ -89,7 +101,7 @@ def read_stalls(run_dir: Place) -> Stalls:
 
 
 def merge(intervals: Ints) -> Ints:
-    """(n, 2) intervals in any order as sorted and disjoint ones; those that touch become one."""
+    """Return (n, 2) intervals in any order as sorted and disjoint ones; intervals that touch become one."""
     if not len(intervals):
         return intervals
     starts, ends = intervals[np.argsort(intervals[:, 0], kind="stable")].T
@@ -100,7 +112,13 @@ def merge(intervals: Ints) -> Ints:
 
 
 def covered_ns(intervals: Ints, due_ns: Ints, came_ns: Ints) -> Ints:
-    """How much of each span, from due_ns to came_ns, lies inside (n, 2) sorted and disjoint intervals."""
+    """Return how much of each span of time is inside intervals.
+
+    Args:
+        intervals: (n, 2) sorted and disjoint intervals.
+        due_ns: the begin of each span.
+        came_ns: the end of each span.
+    """
     passed = np.append(0, np.cumsum(intervals[:, 1] - intervals[:, 0]))
 
     def covered_until(instants_ns: Ints) -> Ints:

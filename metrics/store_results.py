@@ -1,11 +1,11 @@
-"""Results of a run in a store, where nothing can be renamed: a folder per analysis, and one object that points to it.
+"""Publish results of a run in a store, where nothing can be renamed: a folder per analysis, and a pointer object.
 
 A reader reads the pointer once (``metrics.rundir.RunDir``) and then finds the results of one analysis as a whole, while
 others are made beside them. Two analyses at once do not disturb each other: the pointer of the one that ends last
-stays. No lock is needed, and a store has none.
+remains. No lock is needed, and stores have none.
 
-The results that the pointer pointed to before are kept, since somebody may be reading them. Older ones are removed by
-the next analysis, and what analyses left that were killed a day after they began.
+The results to which the pointer pointed before are kept, since somebody may be reading them. The next analysis removes
+older results, and results of analyses that were killed, a day after these began.
 """
 
 import tempfile
@@ -22,14 +22,14 @@ from metrics.storage import Place, StorePath
 from metrics.storage.copies import copy_files, files_below, scratch_folder
 
 KILLED_AFTER: Final = timedelta(days=1)
-"""An analysis that began so long ago, and to which nothing points, is taken to have been killed."""
+"""An analysis that began this long ago, and to which nothing points, counts as killed."""
 
 _BEGUN = "%Y%m%dT%H%M%SZ"
 
 
 @contextmanager
 def publishing(run_dir: StorePath, *, directly: bool = False) -> Iterator[Place]:
-    """An empty folder for ``RESULTS``, which become the run's when the block ends well; otherwise nothing changes.
+    """Yield an empty folder for ``RESULTS``, which become the run's when the block ends well, and only then.
 
     Args:
         run_dir: the run.
@@ -51,12 +51,12 @@ def publishing(run_dir: StorePath, *, directly: bool = False) -> Iterator[Place]
         raise
     old = read_pointer(run_dir)
     write_document(run_dir / POINTER_FILE, Pointer(analysis, None if old is None else old.analysis))
-    with suppress(OSError):  # what cannot be removed now is removed by a later analysis
+    with suppress(OSError):  # a later analysis removes what cannot be removed now
         _remove_old(run_dir, old)
 
 
 def _remove_old(run_dir: StorePath, old: Pointer | None) -> None:
-    """Remove what the pointer before ``old`` pointed to, and what killed analyses left."""
+    """Remove the results to which the pointer before ``old`` pointed, and those of killed analyses."""
     pointers = [pointer for pointer in (read_pointer(run_dir), old) if pointer is not None]
     kept = {pointer.analysis for pointer in pointers}
     replaced = {pointer.before for pointer in pointers}
@@ -66,7 +66,7 @@ def _remove_old(run_dir: StorePath, old: Pointer | None) -> None:
 
 
 def is_of_killed(analysis: str) -> bool:
-    """Whether an analysis to which nothing points began so long ago that it was killed; no if its name is no name."""
+    """Return whether an analysis without a pointer began so long ago that it counts as killed; else False."""
     try:
         begun = datetime.strptime(analysis.partition("-")[0], _BEGUN).replace(tzinfo=UTC)
     except ValueError:

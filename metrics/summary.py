@@ -1,6 +1,6 @@
-"""``summary.json``: the verdict, its reasons and the headline numbers, from the tables alone (no Spark).
+"""Write ``summary.json``: the verdict, its reasons and the headline numbers, from the tables alone (no Spark).
 
-The verdict joins what the running stage saw with what the analysis checked.
+The verdict joins the findings of the running stage with the checks of the analysis.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ from metrics.storage.parquet import read_parquet
 
 
 def write(run_dir: Place, results: Place | None = None, computed_by: str = "") -> Summary:
-    """Judge a run whose tables are there, and write its summary.
+    """Judge a run that has its tables, and write its summary.
 
     Args:
         run_dir: the run directory.
@@ -66,13 +66,13 @@ def write(run_dir: Place, results: Place | None = None, computed_by: str = "") -
 def judge(
     manifest: Manifest, checks: Sequence[Check], delivery_ratio: float | None, delivery_ratio_min: float
 ) -> tuple[str, tuple[str, ...]]:
-    """The verdict and its reasons, the graver ones first; a valid run has none.
+    """Return the verdict and its reasons, graver reasons first; a valid run has none.
 
     Args:
         manifest: the running stage's findings.
         checks: every row of the ``checks`` table.
-        delivery_ratio: of the run; None = nothing was to be delivered.
-        delivery_ratio_min: what the experiment expects.
+        delivery_ratio: the delivery ratio of the run; None = nothing was to be delivered.
+        delivery_ratio_min: the ratio that the experiment expects.
     """
     found = list(manifest.problems)
     found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
@@ -89,7 +89,7 @@ def judge(
 
 
 def find_scope(checks: Sequence[Check]) -> Scope:
-    """What the verdict is about: a part is judged if all its checks were, but for those that are not applicable."""
+    """Return what the verdict is about: a part is judged if all its checks were, except checks that do not apply."""
     outcomes = {part: {check.outcome for check in checks if check.scope == part} for part in Scope.__struct_fields__}
     states = {
         part: NOT_JUDGED if NOT_JUDGED in found else JUDGED if found & {PASSED, FAILED} else NOT_APPLICABLE
@@ -99,7 +99,7 @@ def find_scope(checks: Sequence[Check]) -> Scope:
 
 
 def _unjudged(checks: Sequence[Check]) -> Iterator[str]:
-    """The checks that were not judged although the run should feed them, a sentence per reason."""
+    """Yield the checks that were not judged although the run should have material for them, a sentence per reason."""
     reasons: dict[str, list[str]] = {}
     for check in checks:
         if check.outcome == NOT_JUDGED:
@@ -110,7 +110,7 @@ def _unjudged(checks: Sequence[Check]) -> Iterator[str]:
 
 
 def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
-    """A process's unexpected end, unless one of the manifest's problems speaks of that process already."""
+    """Return a process's unexpected end, unless one of the manifest's problems is about that process already."""
     cooldown, at_ns = manifest.timeline.phase("cooldown"), state.at_ns
     early = cooldown is not None and at_ns is not None and state.expected == "exited" and at_ns < cooldown.end_ns
     if state.state == state.expected and not state.status and not early:
@@ -122,14 +122,14 @@ def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
         "signalled": f"was killed by signal {state.status}",
         "exited": f"exited with status {state.status}" + (", before the plan's end" if early else ""),
         "running": "was still running",
-        "missing": "left no word of its end",
+        "missing": "left no record of its end",
     }.get(state.state, f"ended as {state.state}")
     detail = f" ({state.detail})" if state.detail else ""
     return f"{state.process} {how}{when}, expected {state.expected}{detail}"
 
 
 def describe(check: Check) -> str:
-    """A failed check as one sentence with its numbers."""
+    """Return a failed check as one sentence with its numbers."""
     name = check.name.replace("_", " ")
     worst = f"worst {check.worst:.4g} {check.unit}, tolerance {check.tolerance:.4g}".replace(" ,", ",")
     counted = f"{check.failed:,} of {check.tested:,} failed, " if check.tested > 1 and check.failed > 1 else ""

@@ -1,6 +1,6 @@
-"""What summary and report need of the tables that have a row per frame, message or delivery: they never read these.
+"""Totals for summary and report of the tables with one row per frame, message or delivery, which these never read.
 
-The tasks that make these tables count (``metrics.tables.message_evidence``, ``metrics.tables.hop_evidence``).
+The tasks that make these tables count the rows (``metrics.tables.message_evidence``, ``metrics.tables.hop_evidence``).
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from metrics.rundir.files import TOTALS_FILE
 
 
 class DeliveryCounts(NamedTuple):
-    """Expected deliveries, those of them that were made, and those of which nobody knows (``deliveries.known``)."""
+    """Expected deliveries, deliveries made, and deliveries of which this is not known (``deliveries.known``)."""
 
     expected: int
     delivered: int
@@ -21,12 +21,12 @@ class DeliveryCounts(NamedTuple):
 
     @property
     def known(self) -> int:
-        """Those of which it is known whether they were made."""
+        """Expected deliveries of which it is known whether they were made."""
         return self.expected - self.unknown
 
 
 class CopyCounts(NamedTuple):
-    """Copies that some node received, and those of them with the columns of ``hops``."""
+    """Copies that some node received, and counts of copies by the columns of ``hops``."""
 
     copies: int
     is_dup: int
@@ -35,7 +35,7 @@ class CopyCounts(NamedTuple):
 
 
 class RowCount(NamedTuple):
-    """How many there are."""
+    """A number of rows."""
 
     rows: int
 
@@ -50,12 +50,12 @@ class FrameCounts(NamedTuple):
 class MessageTotals(Struct, frozen=True):
     """The tables ``messages`` and ``deliveries``, and the copies that nodes received and handled (see ``at_relay``).
 
-    All but the messages and ``attacked`` are of honest nodes. Seconds are those of the publication since zero.
+    Everything except the messages and ``attacked`` is of honest nodes. Seconds are of the publication, from zero.
     """
 
     messages: int
     attacked: DeliveryCounts  # at adversaries
-    repeated: int  # deliveries of a message to a node after its first one
+    repeated: int  # deliveries of a message to a node after the first one
     latency_ms: Distribution
     least_latency_ms: Distribution
     direct_delay_ms: Distribution
@@ -67,7 +67,7 @@ class MessageTotals(Struct, frozen=True):
     copies_by_second: dict[int, CopyCounts]
     copies_by_node: dict[int, CopyCounts]  # by receiver
     copies_by_sender: dict[int, RowCount]
-    lag_ms_max: dict[int, float]  # of publications, by the second for which they were scheduled
+    lag_ms_max: dict[int, float]  # lag of publications, by the second for which they were scheduled
 
     @property
     def deliveries(self) -> DeliveryCounts:
@@ -76,7 +76,7 @@ class MessageTotals(Struct, frozen=True):
 
 
 class HopTotals(Struct, frozen=True):
-    """The table ``hops``; ``judged_*`` are of frames sent in the span in which hosts are judged."""
+    """The table ``hops``; ``judged_*`` are of frames sent in the span in which checks judge hosts."""
 
     send_ms: Distribution  # d_sndbuf_ns
     wire_ms: Distribution  # d_wire_ns
@@ -84,7 +84,7 @@ class HopTotals(Struct, frozen=True):
     asked_ms: Distribution  # asked_delay_ms
     judged_send_ms: Distribution
     judged_receive_ms: Distribution
-    sent: dict[int, FrameCounts]  # by honest nodes in the workload, by kind; -1 = not known
+    sent: dict[int, FrameCounts]  # frames that honest nodes sent in the workload, by kind; -1 = not known
 
 
 class Totals(Struct, frozen=True):
@@ -92,11 +92,11 @@ class Totals(Struct, frozen=True):
 
     messages: MessageTotals
     hops: HopTotals
-    settling: int = 0  # deliveries that ``workload.settle_s`` leaves out, by the schedule
+    settling: int = 0  # deliveries that ``workload.settle_s`` excludes, by the schedule
 
 
 def write_totals(run: RunDir, totals: Totals) -> None:
-    """Write them beside the tables of a run."""
+    """Write the totals beside the tables of a run."""
     write_document(run.tables / TOTALS_FILE, totals)
 
 

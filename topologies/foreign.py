@@ -21,7 +21,7 @@ def name_form(text: str) -> str | None:
 
 
 def are_pairs(rows: Sequence[Row]) -> bool:
-    """Whether rows can be a list of pairs of hosts with their delays, after an optional header.
+    """Return whether rows can be a list of pairs of hosts with their delays, after an optional header.
 
     The first two cells of each row are two different hosts, no pair has two rows, and there are few hosts for so many
     rows. Hosts that are numbers are whole ones, and are at least three.

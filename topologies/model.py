@@ -180,7 +180,7 @@ def _encode_row(row: npt.NDArray[Any]) -> bytes:
 
 
 def _is_even(matrix: npt.NDArray[Any]) -> bool:
-    """Whether the matrix is ``between`` of one value."""
+    """Return whether the matrix is ``between`` of one value."""
     value = matrix[0, -1]
     others = np.count_nonzero(matrix != value)
     return bool(others == (len(matrix) if value else 0) and not np.diagonal(matrix).any())

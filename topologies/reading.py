@@ -162,7 +162,7 @@ def parse_number(text: str) -> float | None:
 
 
 def is_numeric(text: str) -> bool:
-    """Whether a cell is meant as a number: it is one, or would be one without its decimal comma."""
+    """Return whether a cell is meant as a number: it is one, or would be one without its decimal comma."""
     return parse_number(text) is not None or _has_decimal_comma(text)
 
 

@@ -97,7 +97,7 @@ def _measures(names: list[str] | None) -> list[str] | None:
 
 
 def _baseline(text: str | None, groups: "list[Group]") -> int:
-    """The place of the group with this label or run; the first one if nothing is asked."""
+    """Return the place of the group with this label or run; the first one if nothing is asked."""
     if text is None:
         return 0
     for number, group in enumerate(groups):
@@ -111,7 +111,7 @@ def _names(groups: "list[Group]") -> str:
 
 
 def _is_finished(path: Place) -> bool:
-    """Whether a run finished. If it did not, say on stderr that it is left out."""
+    """Return whether a run finished. If it did not, report on stderr that it is left out."""
     if not (path / PLAN_FILE).exists() or (path / MANIFEST_FILE).exists():
         return True
     say(f"left out: {path}: the run did not finish", file=sys.stderr)

@@ -116,7 +116,7 @@ def _read_captures(arguments: argparse.Namespace) -> int:
 
 
 def _has_tables(run: "RunDir") -> bool:
-    """Whether the run was analysed, and its tables have every column."""
+    """Return whether the run was analysed, and its tables have every column."""
     from metrics.rundir import RunDirError
     from metrics.rundir.files import table_file
     from metrics.tables.schemas import TABLES, require_tables

@@ -127,7 +127,7 @@ def _check_files(session: MachineSession) -> Facts:
 
 @contextlib.contextmanager
 def trial_folders(deployment: Deployment) -> Iterator[None]:
-    """Have a folder on every machine, as a run has.
+    """Make a folder on every machine for the time of the block, as a run does.
 
     Raises:
         DeploymentError: the work folder cannot be used.

@@ -139,7 +139,7 @@ def _open_patiently(connection: fabric.Connection, pause: Callable[[float], obje
 
 
 def _was_dropped(error: Exception) -> bool:
-    """Whether the server ended a connection before it had said who it is."""
+    """Return whether the server ended a connection before it had said who it is."""
     if isinstance(error, paramiko.SSHException):
         return str(error).startswith(_DROPPED)
     return isinstance(error, (EOFError, ConnectionResetError))

@@ -60,7 +60,7 @@ def _split(line: str) -> tuple[str, str, str, str]:
 
 
 def _has_name(names: str, name: str) -> bool:
-    """Whether a list of names and patterns, some of them negated or hashed, contains a name."""
+    """Return whether a list of names and patterns, some of them negated or hashed, contains a name."""
     found = [word for word in names.split(",") if _matches(word.removeprefix("!"), name)]
     return bool(found) and not any(word.startswith("!") for word in found)
 

@@ -68,7 +68,7 @@ def _check_one(path: str) -> None:
 
 
 def _is_private_group(number: int) -> bool:
-    """Whether a group has only this user as a member, such as the private groups of many distributions."""
+    """Return whether a group has only this user as a member, such as the private groups of many distributions."""
     try:
         group, user = grp.getgrgid(number), pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -134,7 +134,7 @@ def _raise(error: OSError) -> None:
 
 
 def package(folder: str, sha256: str) -> bool:
-    """Whether the package exists.
+    """Return whether the package exists.
 
     Raises:
         Refused: its content is different, or other users can change it.
@@ -182,7 +182,7 @@ def hold(folder: str) -> None:
 
 
 def has_agent(folder: str) -> bool:
-    """Whether an agent listens in the folder."""
+    """Return whether an agent listens in the folder."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
         try:
             link.connect(os.path.join(folder, "agent.sock"))

@@ -28,5 +28,5 @@ class Finding(Struct, frozen=True):
 
 
 def can_run(findings: list[Finding]) -> bool:
-    """Whether a run can be made: no finding is a problem."""
+    """Return whether a run can be made: no finding is a problem."""
     return all(finding.level != "problem" for finding in findings)

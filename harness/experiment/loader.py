@@ -83,7 +83,7 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
 
 
 def is_study(document: dict[str, Any]) -> bool:
-    """Whether a document is a study: only studies name measures."""
+    """Return whether a document is a study: only studies name measures."""
     return "measures" in document
 
 

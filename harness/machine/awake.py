@@ -24,7 +24,7 @@ _NICE = 19
 
 
 def is_virtual() -> bool:
-    """Whether this machine is virtual."""
+    """Return whether this machine is virtual."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -260,7 +260,7 @@ def _show_again(path: Path, descriptor: int) -> None:
 
 
 def _orphaned() -> bool:
-    """Whether the caller died before the kernel was told to kill the sandbox with it: the pipe is closed."""
+    """Return whether the caller died before the kernel was told to kill the sandbox with it: the pipe is closed."""
     poll = select.poll()
     poll.register(0, 0)
     return any(events & select.POLLHUP for _, events in poll.poll(0))

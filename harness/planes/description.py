@@ -16,7 +16,7 @@ class Device(Struct, frozen=True):
         name: of the kernel's module.
         command: makes one, in namespaces that end with the command.
         purpose: what it is for, as a phrase.
-        mend: what a user does if none can be made.
+        mend: how a user fixes it if no device can be made.
     """
 
     name: str

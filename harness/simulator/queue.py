@@ -51,7 +51,7 @@ class EventQueue:
             insort(self._now, (at_ns, order, action, argument))
 
     def first_ns(self) -> int | None:
-        """The instant of the first entry; None if there is none. Not to be called during ``take``."""
+        """Return the instant of the first entry; None if there is none. Do not call it during ``take``."""
         if not self._now and not self._open_slot():
             return None
         return self._now[0][0]

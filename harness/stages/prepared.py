@@ -80,6 +80,6 @@ def prepared(run_dir: Path, master: str | None, options: ExecutorOptions) -> Ite
 
 
 def await_stopped() -> None:
-    """In the running stage: wait until the analysis that has begun beside it has stopped, if there is one."""
+    """Wait, in the running stage, until the analysis that has begun beside it has stopped, if there is one."""
     if given := os.environ.get(STOPPED):
         select.select([int(given)], [], [], LONGEST_S)

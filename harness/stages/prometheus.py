@@ -60,7 +60,7 @@ MOST_MISSED = 1
 
 
 class ScrapeCounts(Struct, frozen=True):
-    """Counts of scrapes by ``job/instance``: all that were made, and those of them that failed."""
+    """Counts of scrapes by ``job/instance``: all scrapes, and the scrapes that failed."""
 
     by_target: dict[str, int]
     failed_by_target: dict[str, int]
@@ -277,7 +277,7 @@ def reopen_prometheus(run_dir: Path, port: int) -> Prometheus:
 
 @contextmanager
 def _web_config(password: str) -> Iterator[IO[bytes]]:
-    """A file in memory, without a name, that lets the server answer only whoever has a password."""
+    """Yield a file in memory, without a name, that lets the server answer only callers that have a password."""
     user = {_USER: bcrypt.hashpw(password.encode(), bcrypt.gensalt(_BCRYPT_ROUNDS)).decode()}
     with open(os.memfd_create("web.yml"), "w+b") as file:  # noqa: PTH123 - a descriptor
         file.write(json.dumps({"basic_auth_users": user}).encode())
@@ -315,7 +315,7 @@ def _launch(
 
     Args:
         command: what starts it.
-        log: where its words go.
+        log: where its output goes.
         port: where it listens.
         data: its database, by which it is told from other servers.
         password: what it asks for; None = nothing.
@@ -365,7 +365,7 @@ def _answers(url: str, headers: Mapping[str, str]) -> bool:
 
 
 def _serves(server: Prometheus, data: Path) -> bool:
-    """Whether the server is the one of this data: another server may have taken the port first."""
+    """Return whether the server is the one of this data: another server may have taken the port first."""
     flags = json.loads(_get(f"{server.url}/api/v1/status/flags", server.authorization))["data"]
     return Path(flags["storage.tsdb.path"]) == data
 

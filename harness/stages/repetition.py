@@ -7,7 +7,7 @@ from metrics.stalls import is_the_hosts
 
 
 def is_spoiled_by_host(summary: Summary) -> bool:
-    """Whether stalls of the host are the only reason why a run is not valid.
+    """Return whether stalls of the host are the only reason why a run is not valid.
 
     Every reason must be a failed check that would have passed without the samples that stalls of the host explain. Any
     other reason, such as a failed process or a delivery ratio that is too low, makes the answer no.

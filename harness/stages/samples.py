@@ -55,7 +55,7 @@ def fetch_samples(
 
 
 def _tabulate(series: Mapping[str, Any], after_ms: int, virtual_ns: Callable[[int], int]) -> pa.Table:
-    """The samples of a series after an instant: whether a range includes its beginning depends on the version."""
+    """Return a series' samples after an instant: whether a range includes its beginning depends on the version."""
     labels = dict(series["metric"])
     job, instance, node, metric = (labels.pop(key, None) for key in _KEYS)
     samples = [(round(at_s * 1000), float(value)) for at_s, value in series["values"]]
@@ -80,7 +80,7 @@ def write_samples(path: Path, batches: Iterable[pa.Table]) -> int:
 
 
 def _grouped(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables of many rows from those of few."""
+    """Yield tables of many rows from tables of few."""
     waiting: list[pa.Table] = []
     for batch in batches:
         waiting.append(batch)

@@ -104,7 +104,7 @@ class _RunHandler(_Guarded, SimpleHTTPRequestHandler):
 
 
 class _PrometheusHandler(_Guarded):
-    """Passes questions on to a Prometheus that answers nobody else."""
+    """Passes queries on to a Prometheus that answers no other program."""
 
     server_of_data: Prometheus
 

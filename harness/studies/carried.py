@@ -93,7 +93,7 @@ def _bound(message: CarriedMessage, routers: Ints, between: Matrix | None) -> fl
 
 
 def _stretches(message: CarriedMessage, routers: Ints, delay_ns: Callable[[int, int], int]) -> list[float]:
-    """The stretch of each delivery to another router whose path is known."""
+    """Return the stretch of each delivery to another router whose path is known."""
     found = []
     for node in members(message.reached):
         path_ns = message.path_ns.get(node)

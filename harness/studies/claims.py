@@ -97,7 +97,7 @@ def _grow(claim: ClaimSpec, here: Sequence[Result]) -> _Value | None:
 
 
 def _measure(claim: ClaimSpec, here: Sequence[Result], there: Sequence[Result]) -> _Value | None:
-    """The value at a point; ``there``: the results to divide by."""
+    """Return the value at a point; ``there``: the results to divide by."""
     shown, divisor = as_shown(claim.of), claim.divisor
     own = mean_of(here, shown.of, shown.by, shown.at)
     if own is None or not claim.compares:

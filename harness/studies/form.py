@@ -70,7 +70,7 @@ class Shown(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 def as_shown(entry: str | Shown) -> Shown:
-    """An entry of a table or figure; a text is a measure's name."""
+    """Return an entry of a table or figure; a text is a measure's name."""
     return Shown(entry) if isinstance(entry, str) else entry
 
 

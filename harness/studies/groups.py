@@ -90,7 +90,7 @@ def count_newcomers(messages: Sequence[WatchedMessage]) -> Newcomers:
 
 
 def _count_expressions(messages: Sequence[WatchedMessage]) -> Values:
-    """Of each link that carried copies, of how many different expressions they were."""
+    """Return for each link that carried copies the number of their different expressions."""
     links: dict[str, list[Values]] = {}
     for message in messages:
         links.setdefault(message.expression, []).append(np.array(message.links, np.int64))

@@ -26,6 +26,6 @@ PUBLISHED = WINDOWED | {name for family in STUDIED if family.when == "epochs" fo
 
 
 def split_reduction(shown: str) -> tuple[str, str]:
-    """A reduction (empty where none is said) and a measure's name."""
+    """Return a reduction (empty if there is none) and a measure's name."""
     first, _, rest = shown.partition(" ")
     return (first, rest.strip()) if first in REDUCTIONS and rest else ("", shown)

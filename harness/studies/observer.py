@@ -312,7 +312,7 @@ class Watch:
             self._meet_newcomer(event)
 
     def _meet_newcomer(self, event: TraceEvent) -> None:
-        """Tell the latest messages with expressions of a node that has joined."""
+        """Inform the latest messages with expressions of a node that has joined."""
         for message in reversed(self._order):
             flight = self.flights[message]
             if flight.published_ns < event.ts_ns - NEWCOMER_S * 1_000_000_000:
@@ -353,7 +353,7 @@ def _by_topic(population: Population) -> dict[TopicId, Bitset]:
 
 
 def sum_up(batches: Sequence[Batch]) -> Deliveries:
-    """The deliveries of some batches together. The publisher's own copy is not due."""
+    """Return the deliveries of some batches together. The publisher's own copy is not due."""
     delays_ns = np.frombuffer(b"".join(batch.delays_ns.tobytes() for batch in batches), np.int64)
     hops = np.frombuffer(b"".join(batch.hops.tobytes() for batch in batches), np.uint8)
     copies, at_relay = _add_up([batch.copies for batch in batches]), _add_up([batch.at_relay for batch in batches])
@@ -382,7 +382,7 @@ def sum_up(batches: Sequence[Batch]) -> Deliveries:
 
 
 def _add_up(counts: "Sequence[array[int]]") -> Values:
-    """The sums of the counts by node; an array may end early."""
+    """Return the sums of the counts by node; an array may end early."""
     whole = np.zeros(max(map(len, counts), default=0), np.int64)
     for part in counts:
         whole[: len(part)] += np.frombuffer(part, np.uint32)

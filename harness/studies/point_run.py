@@ -150,7 +150,7 @@ class PointRun:
         return rows + self._disclosure_rows()
 
     def _rows(self, family: Family[Facts], facts: Facts, moment: float | None = None) -> list[Row]:
-        """What is wanted of a family's measures."""
+        """Return the wanted measures of a family."""
         return [Row(name, moment, by, value) for name, by, value in family.values(facts, self._measures)]
 
     def _advance(self, until_ns: int) -> bool:
@@ -188,7 +188,7 @@ class PointRun:
         return rows
 
     def _batch_rows(self, batches: Sequence[Batch], moment: float | None = None) -> list[Row]:
-        """Single numbers first, then topic by topic."""
+        """Return the rows of batches: single numbers first, then topic by topic."""
         rows = self._rows(DELIVERIES, sum_up(batches), moment)
         if groups := [group for batch in batches for group in batch.groups]:
             honest = [node for node in range(self._hosts) if not self._adversaries >> node & 1]
@@ -282,7 +282,7 @@ def _draw_workload(experiment: Experiment, nodes: int, folder: Path, times: _Tim
 
 
 def _predicted_rate(experiment: Experiment) -> Rate | None:
-    """What the protocol predicts of false positives; None if it predicts nothing."""
+    """Return the false positives that the protocol predicts; None if it predicts nothing."""
     predict = PROTOCOLS[experiment.protocol].false_positive_rate
     if predict is None:
         return None

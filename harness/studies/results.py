@@ -26,17 +26,17 @@ class Mean(Struct, frozen=True):
 
 
 def matching(results: Sequence[Result], where: Where) -> list[Result]:
-    """The results of the points with these values."""
+    """Return the results of the points with these values."""
     return [result for result in results if all(result.at[axis] == value for axis, value in where.items())]
 
 
 def values_along(results: Sequence[Result], axis: str) -> list[Cell]:
-    """The values of an axis, in the study's order."""
+    """Return the values of an axis, in the study's order."""
     return list(dict.fromkeys(result.at[axis] for result in results))
 
 
 def reduce_run(result: Result, shown: str, by: float | None = None, at: float | None = None) -> float | None:
-    """One number of a run: a measure, or a reduction of it over snapshots, epochs or windows; None = it has no value.
+    """Return a number of a run: a measure, or its reduction over snapshots, epochs or windows; None = no value.
 
     Without a reduction, measures of the overlay are those of the last snapshot, and others those of the whole run.
 
@@ -59,7 +59,7 @@ def reduce_run(result: Result, shown: str, by: float | None = None, at: float | 
 
 
 def _time_below(moving: Sequence[tuple[float, float]], *, lasting: bool) -> float | None:
-    """The time from the first value below 1 to the next that is not, or (``lasting``) to the first after the last."""
+    """Return the time from the first value below 1 to the next one that is not, or (``lasting``) after the last one."""
     below = [place for place, (_, value) in enumerate(moving) if value < 1]
     if not below:
         return 0.0 if moving else None
@@ -78,7 +78,7 @@ def _reduce(reduction: str, series: Sequence[float]) -> float | None:
 
 
 def mean_of(results: Sequence[Result], shown: str, by: float | None = None, at: float | None = None) -> Interval | None:
-    """A measure over all these results' seeds; None where no run has a value. A count that a run lacks is 0.
+    """Return a measure over all these results' seeds; None if no run has a value. A count that a run lacks is 0.
 
     An outage or recovery has a value only if it ended in all runs.
     """
@@ -94,7 +94,7 @@ def mean_of(results: Sequence[Result], shown: str, by: float | None = None, at: 
 
 
 def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
-    """Every measure at every point, moment and count, over the seeds that have it.
+    """Return every measure at every point, moment and count, over the seeds that have it.
 
     A count that a run lacks is 0.
     """
@@ -112,7 +112,7 @@ def aggregate(results: Sequence[Result]) -> Iterator[Mean]:
 
 
 def means_table(means: Sequence[Mean], axes: Sequence[str]) -> pa.Table:
-    """``results.parquet``: one row per mean, one column per axis."""
+    """Return the table ``results.parquet``: one row per mean, one column per axis."""
     columns: dict[str, Any] = {axis: _column([mean.at[axis] for mean in means]) for axis in axes}
     columns["measure"] = [mean.measure for mean in means]
     columns["moment"] = pa.array([mean.moment for mean in means], pa.float64())
@@ -124,7 +124,7 @@ def means_table(means: Sequence[Mean], axes: Sequence[str]) -> pa.Table:
 
 
 def runs_table(results: Sequence[Result], axes: Sequence[str]) -> pa.Table:
-    """``runs.parquet``: one row per value of a run."""
+    """Return the table ``runs.parquet``: one row per value of a run."""
     rows = [(result, row) for result in results for row in result.rows]
     columns: dict[str, Any] = {axis: _column([result.at[axis] for result, _ in rows]) for axis in axes}
     columns["seed"] = pa.array([result.seed for result, _ in rows], pa.int64())
@@ -136,5 +136,5 @@ def runs_table(results: Sequence[Result], axes: Sequence[str]) -> pa.Table:
 
 
 def _column(cells: Sequence[Cell]) -> pa.Array:
-    """Numbers as such, anything with a text among it as texts."""
+    """Return numbers as numbers, but texts if any value is a text."""
     return pa.array([str(cell) for cell in cells] if any(isinstance(cell, str) for cell in cells) else list(cells))

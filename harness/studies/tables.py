@@ -73,7 +73,7 @@ def _exponent(
 
 
 def _find(axes: Sequence[str], values: Sequence[Cell], shown: dict[str, Shown]) -> tuple[dict[str, Cell], Shown]:
-    """The point and the measure of a place in the table."""
+    """Return the point and the measure of a place in the table."""
     where = dict(zip(axes, values, strict=True))
     return where, shown[str(where.pop(MEASURE, next(iter(shown))))]
 

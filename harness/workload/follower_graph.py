@@ -125,7 +125,7 @@ def _names_columns(words: list[str]) -> bool:
 
 
 def _have_weights(lines: list[list[str]]) -> bool:
-    """Whether lines are edges with a weight or a time, which read like followers with two or three followees each.
+    """Return whether lines are edges with a weight or a time, which look like followers with two or three followees.
 
     Weights are fractions, negative, or all the same although somebody would then follow itself; times have nine digits
     or more, and users have fewer.

@@ -84,7 +84,7 @@ def follow_script(
 
 
 def _entries_by_node(script: Sequence[ScriptedAction]) -> list[tuple[int, ScriptedAction]]:
-    """The entries in order of time, each with its place and once for each of its nodes."""
+    """Return the entries in order of time, each with its place and once for each of its nodes."""
     single = (
         (place, replace(entry, node=entry.node + more))
         for place, entry in enumerate(script)

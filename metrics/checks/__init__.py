@@ -24,5 +24,5 @@ RULES: tuple[CheckRule, ...] = (
 
 
 def check_run(evidence: object) -> list[Check]:
-    """The rows of the ``checks`` table, one for each rule."""
+    """Return the rows of the ``checks`` table, one for each rule."""
     return [rule.check(evidence) for rule in RULES]

@@ -1,4 +1,4 @@
-"""What the checks judge: a struct per part of a run, filled by ``metrics.tables.evidence``.
+"""What the checks judge: one struct per part of a run, filled by ``metrics.tables.evidence``.
 
 Fields without a unit in their names are counts. Instants are ns of virtual time. A figure over no samples is 0.
 """
@@ -30,14 +30,14 @@ class Outcome(Struct, frozen=True):
 class Matching(Struct, frozen=True):
     """Things that traces and captures must both have."""
 
-    tested: int  # those that either has
-    only_traced: int  # those that the captures rule out
-    only_on_wire: int  # those that the captures are sure of and no trace has
-    changing: int = 0  # traced ones for which both answers are right
+    tested: int  # the number of things that either of the two has
+    only_traced: int  # things in traces that the captures rule out
+    only_on_wire: int  # things that the captures are sure of and that no trace has
+    changing: int = 0  # traced things for which both answers are right
 
 
 class Spread(Struct, frozen=True):
-    """Quantiles of delays or errors in ms, and those beyond the limit of the check that judges them."""
+    """Quantiles of delays or errors in ms, and the samples beyond the limit of the check that judges them."""
 
     samples: int = 0
     p50: float = 0.0
@@ -53,18 +53,18 @@ class Spread(Struct, frozen=True):
 class Traces(Struct, frozen=True):
     """The peers' traces."""
 
-    nodes: int  # of the run
+    nodes: int  # number of nodes of the run
     incomplete: dict[int, int | None]  # lines of the traces that are cut off, by node; None = missing or empty
     changes: int  # joins and leaves
-    scheduled_changes: int  # those that the schedule leaves in complete traces
+    scheduled_changes: int  # joins and leaves in the schedule of the nodes with complete traces
     dropped: dict[str, int]  # frames that peers dropped instead of sending them, by reason
 
 
 class Documents(Struct, frozen=True):
-    """What was asked, against the hashes in the manifest."""
+    """The documents of a run against the hashes in the manifest."""
 
     hashed: int
-    edited: tuple[str, ...]  # those that differ
+    edited: tuple[str, ...]  # documents that differ
 
 
 class Publications(Struct, frozen=True):
@@ -88,7 +88,7 @@ class Clocks(Struct, frozen=True):
     """Hops between machines with clocks of their own."""
 
     tested: int
-    unresolved: int  # those that took no longer than the error of their machines' clocks
+    unresolved: int  # hops that took no longer than the error of their machines' clocks
     error_ns: int  # the largest such error
     has_round_trips: bool  # whether the round trips between the machines were measured
 
@@ -109,38 +109,38 @@ class Losses(Struct, frozen=True):
 
     sent: int
     lost: int
-    expected: float  # by the loss asked for of each pair
-    variance: float  # of their number, if each packet is lost independently
+    expected: float  # number of losses expected from the loss asked for of each pair
+    variance: float  # variance of this number, if each packet is lost independently
     pairs: int  # directed pairs with enough packets to be judged one by one
-    wrong_pairs: int  # those of them that lost too many or too few
-    worst_pair: str = ""  # the most unlikely one, for people
+    wrong_pairs: int  # pairs among them that lost too many or too few packets
+    worst_pair: str = ""  # the most unlikely pair, for people
     values: int = 1  # different losses that pairs were asked for
-    wrong_values: int = 0  # those of them whose pairs together lost too many or too few
-    worst_value: str = ""  # the most unlikely one, for people
+    wrong_values: int = 0  # such losses whose pairs together lost too many or too few packets
+    worst_value: str = ""  # the most unlikely loss, for people
 
 
 class WrongLinks(Struct, frozen=True):
     """Links with a rate whose packets fail more often than chance and single late packets explain."""
 
     links: int = 0
-    worst: str = ""  # the one with the largest share, for people
+    worst: str = ""  # the link with the largest share, for people
 
 
 class Jitter(Struct, frozen=True):
-    """Delays of packets under jitter, of which no stall explains an error, beside the delays drawn for them."""
+    """Delays of packets under jitter, without errors that a stall explains, beside the delays drawn for them."""
 
     packets: int
     bias_ms: float  # mean of (delay - the delay drawn)
     asked_ms: float  # mean of the jitter asked for
     drawn_ms: float  # standard deviation of the delays drawn, from the means asked for
-    found_ms: float  # the same of the delays
+    found_ms: float  # standard deviation of the delays
 
 
 class Timed(Struct, frozen=True):
     """Packets of a kind, and how far their delays were from the delays asked for."""
 
     arrived: int
-    errors: Spread  # of those for which it is certain which arrival is their own
+    errors: Spread  # errors of the packets for which it is certain which arrival is their own
 
 
 class Transits(Struct, frozen=True):
@@ -152,51 +152,51 @@ class Transits(Struct, frozen=True):
 
     sent: int  # packets between hosts of the run that left early enough to arrive in the span
     steady: Timed | Absent  # packets of pairs without jitter
-    jittered: Timed | Absent  # of pairs with it
+    jittered: Timed | Absent  # packets of pairs with jitter
     rated: Timed | Absent  # packets through a link with a rate
     limit_ms: float  # ``verdict.wire_error_p99_ms``
     plain_sent: int  # packets of pairs without loss, through no link with a rate
-    plain_lost: int  # those of them that did not arrive
+    plain_lost: int  # such packets that did not arrive
     invented: int  # packets that arrived and never left
     losses: Losses | Absent
     jitter: Jitter | Absent
     queues: Outcome | Absent  # packets through a link with a rate (total: all); dropped or kept against its queue fail
     wrong_rates: WrongLinks = WrongLinks()  # links by the delays of their packets
     wrong_queues: WrongLinks = WrongLinks()  # links by the packets that were dropped or kept
-    degraded: "Transits | None" = None  # packets that left while a fault had changed their link; None = no fault does
+    degraded: "Transits | None" = None  # packets that left while a fault had changed their link; None = no fault did
 
 
 class Bounds(Struct, frozen=True):
     """Deliveries, against what the captured packets could have brought (``metrics.tables.earliest``)."""
 
     tested: int  # the first delivery of each message to each node
-    impossible: int  # those of them before any chain of packets could have brought the message
-    unreached: int  # those of them to which no chain of packets led
+    impossible: int  # deliveries before any chain of packets could have brought the message
+    unreached: int  # deliveries to which no chain of packets led
     sized: int  # deliveries of messages whose size is known
-    lacking: int  # those of them for which too little payload arrived
-    worst_ms: float = 0.0  # by how much the worst one of those with a chain came too early
+    lacking: int  # such deliveries for which too little payload arrived
+    worst_ms: float = 0.0  # by how much the earliest delivery with a chain came too early
 
 
 class LinkFrames(Struct, frozen=True):
     """Logical links by the traces against the frames on the wire that begin and end them."""
 
     matching: Matching  # (node, neighbour, topic) at every full second
-    material: int  # how many there were to compare, including those whose frames were not captured whole
-    ends: int  # of connections
-    unread: int  # those of them whose frames were not captured whole
+    material: int  # how many links there were to compare, with the links whose frames were not captured whole
+    ends: int  # number of ends of connections
+    unread: int  # ends whose frames were not captured whole
 
 
 class Links(Struct, frozen=True):
-    """Links by the traces against those that the captures show (``metrics.tables.agreement``)."""
+    """Links by the traces against links by the captures (``metrics.tables.agreement``)."""
 
     physical: Matching  # (node, neighbour) pairs at every full second
     connected: Matching  # the same, by connections instead of frames
-    logical: Outcome | None  # links that carried data; None = nodes send copies also where there is no logical link
-    frames: LinkFrames | None  # None = no frame of the protocol tells of logical links
+    logical: Outcome | None  # links that carried data; None = nodes send copies also without a logical link
+    frames: LinkFrames | None  # None = no frame of the protocol reports logical links
 
 
 class Accounts(Struct, frozen=True):
-    """The copies of messages that nodes read, against what their traces say became of them."""
+    """The copies of messages that nodes read, against what became of them by the nodes' traces."""
 
     tested: int  # messages at instances of nodes
     deviations: dict[str, int]  # copies, events or messages, by what is wrong
@@ -205,10 +205,10 @@ class Accounts(Struct, frozen=True):
 class Counters(Struct, frozen=True):
     """The peers' Prometheus counters at their last scrapes, against the events in their traces."""
 
-    counters: int  # of peers without crashes and with whole traces
-    tested: int  # those of them that were scraped
-    failed: int  # those that no number of events about then equals
-    worst: int = 0  # by how many events the worst one is off
+    counters: int  # counters of peers without crashes and with whole traces
+    tested: int  # counters among them that were scraped
+    failed: int  # counters that equal no number of events around the scrape
+    worst: int = 0  # by how many events the worst counter is off
     worst_counter: str = ""  # for people
 
 
@@ -216,15 +216,15 @@ class LateCounts(NamedTuple):
     """A node's samples of a delay."""
 
     samples: int
-    late: int  # those beyond ``metrics.checks.accounts.NODE_DELAY``
-    explained: int  # those of them that stalls of the host explain
+    late: int  # samples beyond ``metrics.checks.accounts.NODE_DELAY``
+    explained: int  # late samples that stalls of the host explain
 
 
 class PressureLine(Struct, frozen=True):
     """A line of ``pressure.jsonl``, about the virtual second that ends at ``at_ns``."""
 
     at_ns: int
-    throttled_periods: int = 0  # in which a quota of the run's cgroups was used up
+    throttled_periods: int = 0  # periods in which a quota of the run's cgroups was used up
     throttled_us: int = 0  # for how long, summed over processors
 
 
@@ -232,12 +232,12 @@ class Emulation(Struct, frozen=True):
     """What an emulated run recorded of its network and its machine."""
 
     hosts: int
-    sweeps: dict[str, Sweep] | None  # by phase, of phases with probes; None = no ``achieved.parquet``
+    sweeps: dict[str, Sweep] | None  # by phase, for phases with probes; None = no ``achieved.parquet``
     asked_sweeps: tuple[str, ...]  # phases in which the experiment asks for probes
     first_packets: tuple[IntroductionAttempt, ...] | None  # None = no ``first_packets.parquet``
-    spans: tuple[PlaneInterval, ...]  # of all lines of ``dataplane.jsonl``
+    spans: tuple[PlaneInterval, ...]  # one for each line of ``dataplane.jsonl``
     pressure: tuple[PressureLine, ...]  # all lines
-    judged_ns: tuple[int, int]  # the span in which hosts are judged (``RunDir.judged_ns``)
+    judged_ns: tuple[int, int]  # the span in which the checks judge hosts (``RunDir.judged_ns``)
     workload: Phase | None  # None = the run had none
     stalls: Stalls
     lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
@@ -250,57 +250,57 @@ class Changes(Struct, frozen=True):
     applied: tuple[AppliedChange, ...]
     asked: int  # how many should have been applied
     stalls: Stalls
-    error_ns: int = 0  # by which the machines' clocks may be off
+    error_ns: int = 0  # how far the machines' clocks may be off
 
 
 class MeasuredNetwork(Struct, frozen=True):
-    """What a run recorded of a network that nobody emulates. Pairs are of addresses."""
+    """What a run recorded of a network that is not emulated. Pairs are pairs of addresses."""
 
-    pairs: int  # that should have been probed
-    phases: dict[str, PhaseTrips] | None  # those with probes; None = no ``round_trips.parquet``
-    asked_phases: tuple[str, ...]  # in which the experiment asks for probes
+    pairs: int  # pairs that should have been probed
+    phases: dict[str, PhaseTrips] | None  # phases with probes; None = no ``round_trips.parquet``
+    asked_phases: tuple[str, ...]  # phases in which the experiment asks for probes
     wire_ms: dict[tuple[str, str], float] | Absent  # the shortest delay of a frame by the captures
 
 
 class Evidence(Struct, frozen=True):
     """The parts of a run that the checks judge; an absent part says why the run has nothing of the kind.
 
-    A check is made if all parts are there that its judge has parameters for.
+    A check is made if all parts for which its judge has parameters are there.
     """
 
     traces: Traces
     publications: Publications
     deliveries: int  # rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not
-    recount: Recount  # how many there must be by the documents alone
+    recount: Recount  # how many rows there must be by the documents alone
     carried: int | None  # frames sent between nodes; of a program without known frames packets; None = not recorded
-    order: Outcome | Absent  # of consecutive instants of a hop; worst in ns, beyond what the clocks are unsure
+    order: Outcome | Absent  # consecutive instants of a hop; worst in ns, beyond the error of the clocks
     frames: (
         Outcome | Absent
-    )  # sent, by complete traces, on connections that no crash broke; those that were never read fail
-    documents: Documents | Absent  # that have a hash in the manifest
+    )  # frames sent, by complete traces, on connections that no crash broke; frames that were never read fail
+    documents: Documents | Absent  # documents that have a hash in the manifest
     clocks: Clocks | Absent
     uncaptured: bool | Absent  # whether there is no capture, although there should be one
     frame_sets: FrameSets | Absent
     coverage: Outcome | Absent  # bytes of streams at each end, by traces and captures; total by the captures
-    connections: Matching | Absent  # those with frames in the traces or stream bytes in the captures
+    connections: Matching | Absent  # connections with frames in the traces or stream bytes in the captures
     captures: Captures | Absent
-    delays: Outcome | Absent  # of deliveries; negative ones and those shorter by the traces fail; worst in ms
+    delays: Outcome | Absent  # delays of deliveries; negative ones and ones shorter by the traces fail; worst in ms
     bounds: Bounds | Absent
-    inside: Spread | Absent  # their delay by the traces - by the captures: in first and last host
+    inside: Spread | Absent  # delay of deliveries by the traces - by the captures: in first and last host
     transits: Transits | Absent
-    identity: Outcome | Absent  # of nodes' seconds: classes of ``overhead`` against bytes on the wire, the total
-    send: Spread | Absent  # of frames sent in the judged span, from the peer's write to the first byte on the wire
-    receive: Spread | Absent  # of the same frames, from the last byte's arrival at the host to the peer's read
+    identity: Outcome | Absent  # classes of ``overhead`` against bytes on the wire, by node and second, total
+    send: Spread | Absent  # frames sent in the judged span, from the peer's write to the first byte on the wire
+    receive: Spread | Absent  # the same frames, from the last byte's arrival at the host to the peer's read
     links: Links | Absent
     connected: Matching | Absent  # (node, neighbour) pairs at every full second, by connections alone
     host_captures: HostCaptures | Absent
     accounts: Accounts | Absent
     counters: Counters | Absent
-    node_sends: dict[int, LateCounts] | Absent  # of those frames of ``send`` that TCP did not hold back, by sender
-    node_receives: dict[int, LateCounts] | Absent  # of the frames of ``receive``, by receiver
-    node_handlings: dict[int, LateCounts] | Absent  # of deliveries, by node: from the first copy's reading on
+    node_sends: dict[int, LateCounts] | Absent  # frames of ``send`` that TCP did not hold back, by sender
+    node_receives: dict[int, LateCounts] | Absent  # frames of ``receive``, by receiver
+    node_handlings: dict[int, LateCounts] | Absent  # deliveries, by node: from the reading of the first copy on
     emulation: Emulation | Absent
     changes: Changes | Absent
     measured: MeasuredNetwork | Absent
     busy: tuple[float, ...] | Absent  # the processors' share in the seconds of the workload and of the cool-down
-    steal: tuple[float, ...] | Absent  # the hypervisor's likewise
+    steal: tuple[float, ...] | Absent  # the hypervisor's share in the same seconds

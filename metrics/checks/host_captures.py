@@ -1,4 +1,4 @@
-"""Does the kernel, at the hosts' devices, see what the data plane says it does?"""
+"""Does the kernel's capture at the devices of hosts agree with the data plane's own record?"""
 
 from metrics.checks.evidence import Emulation
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
@@ -8,21 +8,23 @@ from metrics.rundir import INVALID
 RULES = Rules()
 
 FEWEST = Limit(20, "packets")
-"""With fewer, the checks are not judged."""
+"""With fewer packets, the checks are not judged."""
 
 
 EXCUSED = Limit(0.01, "ratio")
-"""A host of whose packets drops excuse a larger share is not judged."""
+"""A host is not judged if drops excuse a larger share of its packets."""
 
 
 @RULES.add("certificate", INVALID, FEWEST, EXCUSED)
 def host_capture_packets(host_captures: HostCaptures) -> Judgement | Absent:
-    """Fails if a packet of a sampled host is in only one of two captures: the data plane's, and the kernel's
-    [at the host's device](#captures-in-hosts). Where a capture counts packets of a host that it dropped, as many of
-    this host may be missing in it, and are not tested. Not judged with fewer than {0}, where a sampled host lacks a
-    capture, or where drops excuse more than {1} of the packets of a host, unless a packet more is missing somewhere.
+    """Fails if only one of two captures has a packet of a sampled host: the data plane's capture, or the kernel's
+    capture [at the host's device](#captures-in-hosts). If a capture counts dropped packets of a host, it may lack as
+    many packets of this host, and these are not tested. Not judged with fewer than {0}, if a sampled host lacks a
+    capture, or if drops excuse more than {1} of the packets of a host. But the check fails in any case if a capture
+    lacks packets that drops do not explain.
 
-    The data plane writes its own record: what it never recorded, or did not do as recorded, shows nowhere else.
+    The data plane writes its own record. Nothing else shows a packet that it did not record, or did not handle as
+    recorded.
     """
     found = host_captures
     counts = {
@@ -49,11 +51,11 @@ def host_capture_packets(host_captures: HostCaptures) -> Judgement | Absent:
 
 @RULES.add("certificate", INVALID, FEWEST, things="packets")
 def host_capture_outbound(host_captures: HostCaptures, emulation: Emulation) -> Judgement | Absent:
-    """Fails if, of the packets that the sampled hosts sent, more than 1 % (and more than one) were at the host's
-    device, by the kernel's capture, more than ``verdict.lateness_p99_ms`` before or after the instant at which the
-    data plane says that it has read them. Not judged with fewer than {0}.
+    """Fails if, by the kernel's capture, more than 1 % (and more than one) of the packets that the sampled hosts sent
+    were at the host's device more than ``verdict.lateness_p99_ms`` before or after the instant at which the data plane
+    recorded that it had read them. Not judged with fewer than {0}.
 
-    Every due time counts from that instant. ``plane_intake`` has only an upper bound of this wait, by the data plane.
+    Every due time counts from that instant. ``plane_intake`` has only the data plane's own upper bound of this wait.
 
     Late: a packet; the kernel's timestamp, the data plane's. A packet that was read before it was sent is not
     explained.
@@ -63,11 +65,11 @@ def host_capture_outbound(host_captures: HostCaptures, emulation: Emulation) -> 
 
 @RULES.add("certificate", INVALID, FEWEST, things="packets")
 def host_capture_inbound(host_captures: HostCaptures, emulation: Emulation) -> Judgement | Absent:
-    """Fails if, of the packets that the sampled hosts received, more than 1 % (and more than one) were at the host's
-    device, by the kernel's capture, more than ``verdict.lateness_p99_ms`` before or after the instant at which the
-    data plane says that it has written them. Not judged with fewer than {0}.
+    """Fails if, by the kernel's capture, more than 1 % (and more than one) of the packets that the sampled hosts
+    received were at the host's device more than ``verdict.lateness_p99_ms`` before or after the instant at which the
+    data plane recorded that it had written them. Not judged with fewer than {0}.
 
-    Lateness ends at that instant, and no delay after it is in any other measure of the data plane.
+    Lateness ends at that instant, so no other measure of the data plane has a delay after it.
 
     Late: a packet; the data plane's timestamp, the kernel's. A packet that arrived before it was written is not
     explained.
@@ -76,7 +78,7 @@ def host_capture_inbound(host_captures: HostCaptures, emulation: Emulation) -> J
 
 
 def _judge_waits(waits: Waits, emulation: Emulation, what: str) -> Judgement | Absent:
-    """Judge that at most 1 % of packets are late, one of fewer than 200."""
+    """Judge that at most 1 % of the packets are late, or one packet if there are fewer than 200."""
     limit = Limit(emulation.lateness_p99_ms, "ms")
     shown = f"median {waits.p50_ms:.3g} ms, p99 {waits.p99_ms:.3g} ms, all {waits.max_ms:.3g} ms"
     detail = f"{what} after {shown}, over {waits.samples:,} packets"

@@ -12,24 +12,26 @@ CLOCK_ERROR = Limit(1.0, "ms")
 RECEIVE_P99 = Limit(10.0, "ms")
 SEND_P50 = Limit(5.0, "ms")
 CPU_BUSY = Limit(0.95, "ratio")
-"""Not higher: where processors are kept awake, what keeps them awake still gets 2 to 4 % of a saturated one."""
+"""No higher, because the process that keeps processors awake gets 2 to 4 % even of a saturated processor."""
 
 STEAL = Limit(0.10, "ratio")
 BUSY_SECONDS = Limit(0.10, "ratio")
 """Share of the workload's seconds that may be above CPU_BUSY or STEAL."""
 
 PRESSURE_SILENCE = Limit(3.0, "s")
-"""How long before the judged span's end the last line of ``pressure.jsonl`` may be. There is one per virtual second."""
+"""How long the end of ``pressure.jsonl`` may be before the end of the judged span. It has one line per virtual
+second."""
 
 
 @RULES.add("overload", SUSPECT, PRESSURE_SILENCE)
 def throttled(emulation: Emulation) -> Judgement:
-    """Fails if a period of a quota was used up from the workload's begin until the peers are told to end, or in a
-    second that touches this span, or if ``pressure.jsonl`` ends more than {0} (virtual) before the end of this span.
+    """Fails if a quota of processor time was used up in a period between the begin of the workload and the command to
+    the peers to end, or in a second that touches this span. Also fails if ``pressure.jsonl`` ends more than {0}
+    (virtual) before the end of this span.
 
-    Where a quota of processor time (a container's, say) is used up, everything that it holds for stands still for the
-    rest of the period, usually tens of milliseconds. One such period is enough to be seen in delays, and no other
-    check distinguishes it from a busy machine. What comes after the record's end is not known.
+    If a quota of processor time (for example of a container) is used up, all processes under the quota stand still for
+    the rest of the period, usually for tens of milliseconds. One such period shows in delays, and no other check
+    distinguishes it from a busy machine. Nothing is known about the time after the end of the record.
     """
     (start_ns, end_ns), lines = emulation.judged_ns, emulation.pressure
     begun_ns = [0, *(line.at_ns for line in lines[:-1])]
@@ -49,13 +51,14 @@ def throttled(emulation: Emulation) -> Judgement:
 
 @RULES.add("certificate", SUSPECT, CLOCK_ERROR, scope="deliveries")
 def clocks(clocks: Clocks) -> Judgement:
-    """Fails if (``remote``) frames between two machines took less time than the uncertainty of their clocks, and the
-    round trips between the machines were not measured, or the uncertainty is over {0}. ``worst`` is the largest
-    uncertainty, by which any delay between machines may be wrong ([remote-testbed.md](remote-testbed.md)).
+    """Fails if, on the `remote` testbed, frames between two machines took less time than the uncertainty of the
+    machines' clocks, and either the round trips between the machines were not measured or the uncertainty exceeds {0}.
+    ``worst`` is the largest uncertainty: any delay between machines may be wrong by as much
+    ([remote-testbed.md](remote-testbed.md)).
 
-    Such delays are below the resolution. With measured round trips, the sum of the delays there and back is known, and
-    only its division into the two is unsure. That is tolerable for machines so near each other that a millisecond is
-    not.
+    Such delays are below the resolution. If round trips were measured, the sum of the delays there and back is known,
+    and only its division into the two delays is uncertain. For machines that are near each other this is tolerable, but
+    an uncertainty of more than {0} is not.
     """
     worst_ms, unresolved = clocks.error_ns / 1e6, clocks.unresolved
     detail = f"delays between machines, and latencies, are known to within {worst_ms:.3g} ms by their clocks"
@@ -69,9 +72,9 @@ def clocks(clocks: Clocks) -> Judgement:
 def receive_delay(receive: Spread) -> Judgement:
     """Fails if ``d_rcv`` of more than 1 % of the frames exceeds {0}.
 
-    Between a packet's arrival at a host and the peer's read lies nothing but the wait for a processor. An idle machine
-    shows 0.1 to 1 ms; {0} is about a tenth of a typical WAN delay. What met a pause of the peer, or the second after
-    it, counts neither here nor in ``send_delay`` and the checks of single nodes.
+    Between the arrival of a packet at a host and the peer's read, there is only the wait for a processor. An idle
+    machine shows 0.1 to 1 ms; {0} is about a tenth of a typical WAN delay. Frames during a pause of the peer, or in the
+    second after it, count neither here nor in ``send_delay`` and the checks of single nodes.
 
     Late: a frame; ``tap_rx_ns``, ``log_recv_ns``.
     """
@@ -83,7 +86,8 @@ def receive_delay(receive: Spread) -> Judgement:
 def send_delay(send: Spread) -> Judgement:
     """Fails if the median of ``d_sndbuf`` exceeds {0}.
 
-    The same on the sending side. Its tail belongs to TCP (a full window waits a round trip), so the median is judged.
+    As ``receive_delay``, for the sending side. The tail is due to TCP (a full window waits for a round trip), so the
+    median is judged.
     """
     return at_most(SEND_P50, send.p50, send.samples, f"frames left their host after the peer's write: {send}")
 
@@ -92,8 +96,8 @@ def send_delay(send: Spread) -> Judgement:
 def cpu_busy(busy: tuple[float, ...]) -> Judgement:
     """Fails if the processors are busy for more than {0} of the time in more than {1} of the seconds.
 
-    It finds a saturated machine whose delays still happen to be within the limits above. The process that keeps a
-    processor awake gets 2 to 4 % of it even then, so that saturation shows as 96 to 98 %.
+    This check finds a saturated machine whose delays happen to be within the limits above. The process that keeps a
+    processor awake gets 2 to 4 % even of a saturated processor, so saturation shows as 96 to 98 %.
     """
     return _judge_seconds(CPU_BUSY, busy)
 
@@ -102,7 +106,7 @@ def cpu_busy(busy: tuple[float, ...]) -> Judgement:
 def steal(steal: tuple[float, ...]) -> Judgement:
     """Fails if the hypervisor takes more than {0} of the processors' time in more than {1} of the seconds.
 
-    Time that the hypervisor took is invisible to every other measure.
+    No other measure shows time that the hypervisor took.
     """
     return _judge_seconds(STEAL, steal)
 

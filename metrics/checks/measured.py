@@ -1,4 +1,4 @@
-"""What was the network that nobody emulates? Were its round trips measured, and do the captures show the same?"""
+"""Were the round trips of a network that is not emulated measured, and do the captures show the same?"""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ RULES = Rules()
 
 CHANGE = Limit(0.2, "ratio")
 CHANGE_FLOOR = Limit(1.0, "ms")
-"""By which round trips may differ that should be the same, whichever of the two is larger."""
+"""How far round trips that should be the same may differ: the larger of the two limits holds."""
 
 _LISTED = 3
 
@@ -23,8 +23,8 @@ for _phase in PHASES:
     def round_trips(measured: MeasuredNetwork, phase: str = _phase) -> Judgement | Absent:
         """Fails if a pair of addresses answered none of at least 2 requests before, during or after the workload.
 
-        Nothing is known of the network between the two. A request that is lost alone is a property of the network, and
-        `detail` counts it.
+        Nothing is known about the network between such addresses. A single lost request is a property of the network,
+        and `detail` counts it.
         """
         if measured.phases is None:
             return Absent("round_trips.parquet is missing: no round trip was measured", due=True)
@@ -44,10 +44,10 @@ for _phase in PHASES:
 
 @RULES.add("measured", SUSPECT, CHANGE, CHANGE_FLOOR, floor=0.9)
 def round_trips_kept(measured: MeasuredNetwork) -> Judgement | Absent:
-    """Fails if the shortest round trip of a pair after the workload differs from that before by more than {0} of it,
-    and by more than {1}.
+    """Fails if the shortest round trip of a pair after the workload differs from the shortest one before it by more
+    than {0}, and by more than {1}.
 
-    Its way changed meanwhile, so no single round trip describes the pair.
+    The path changed meanwhile, so no single round trip describes the pair.
     """
     phases = measured.phases or {}
     if "before" not in phases or "after" not in phases:
@@ -62,8 +62,8 @@ def round_trips_kept(measured: MeasuredNetwork) -> Judgement | Absent:
 
 @RULES.add("measured", SUSPECT, CHANGE, CHANGE_FLOOR)
 def captured_round_trips(measured: MeasuredNetwork) -> Judgement | Absent:
-    """Fails if the shortest delays of frames between two nodes by the captures, there and back, are together shorter
-    than the shortest round trip measured between them, by more than {0} of it and by more than {1}.
+    """Fails if, by the captures, the shortest delays of frames between two nodes, there and back, add up to less than
+    the shortest round trip measured between the nodes, by more than {0} and by more than {1}.
 
     The offsets of two machines' clocks cancel each other in this sum, so it needs no synchronised clocks. Frames are
     not faster than probes.
@@ -87,7 +87,7 @@ def captured_round_trips(measured: MeasuredNetwork) -> Judgement | Absent:
 
 
 def _least(phases: Iterable[PhaseTrips]) -> dict[Pair, float]:
-    """The shortest round trip of each pair in any phase."""
+    """Return the shortest round trip of each pair in any phase."""
     least_ms: dict[Pair, float] = {}
     for phase in phases:
         for pair, rtt_ms in phase.least_ms.items():

@@ -22,38 +22,38 @@ PROBES_LOST = Limit(0.001, "ratio")
 JITTER = Limit(JITTER_SIGMAS, "standard deviations")
 
 PAIR_ERROR = Limit(PAIR_FACTOR, "times the limit")
-"""The largest error of a pair in a sweep of the idle network, of the limit that the 99th percentile has."""
+"""The largest error of a pair in a sweep of the idle network, compared with the limit for the 99th percentile."""
 
 HOST_ERROR = Limit(1.0, "of the limit")
-"""The median error of a host's pairs, of the limit that the median of all pairs has."""
+"""The median error of a host's pairs, compared with the limit for the median of all pairs."""
 
 LOSS_P = Limit(0.001, "")
-"""The probability below which a number of lost packets is no chance."""
+"""The probability below which chance does not explain a number of lost packets."""
 
 LOSS_TOLERANCE = Limit(0.1, "ratio")
-"""By which a loss may differ from the one asked for without being tested: losses are drawn from a table of 65,536."""
+"""How far a loss may differ from the loss asked for without a test: the table of losses has 65,536 entries."""
 
 PACKETS_LOST = Limit(0.0001, "ratio")
 QUEUE_ERRORS = Limit(0.001, "ratio")
 
 JITTER_BIAS = Limit(0.15, "ms")
-"""Of the mean: an idle data plane is late by 0.06 ms."""
+"""Limit for the mean: an idle data plane is late by 0.06 ms."""
 
 JITTER_SPREAD = Limit(0.02, "ratio")
 JITTER_NOISE = Limit(0.05, "ms")
-"""Of the standard deviation, besides a share of it: what a sound data plane adds to a small jitter."""
+"""Limit for the standard deviation, besides a share of it: a sound data plane adds this to a small jitter."""
 
 FEWEST_JITTERED = 100
 
 FEWEST_LOSSES = 10
-"""Lost packets that must be expected before there can be too few: of fewer, no loss at all would be no surprise."""
+"""Too few lost packets can be found only if so many are expected: with fewer, no loss at all is no surprise."""
 
 
 @RULES.add("overload", SUSPECT, PUBLISH_LAG_P99, grave=True, things="publications")
 def publish_lag(publications: Publications) -> Judgement | Absent:
-    """Fails if more than 1 % of the publications came over {0} later than scheduled.
+    """Fails if more than 1 % of the publications came more than {0} later than scheduled.
 
-    A late publication is an event loop that does not keep up. Publications that met a pause of their peer, or the
+    A late publication shows an event loop that does not keep up. Publications during a pause of their peer, or in the
     second after it, do not count.
 
     Late: a publication; scheduled, published.
@@ -90,11 +90,11 @@ for _phase in PHASES:
 
         @RULES.add("certificate", _severity, JITTER, name=f"rtt_error_{_name}_{_phase}", things="probes", floor=0.9)
         def rtt_error(emulation: Emulation, phase: str = _phase, name: str = _name) -> Judgement | Absent:
-            """Fails if, with each pair's limit = max(``verdict.rtt_error_pXX_ms``, ``rtt_error_pXX_ratio`` x its asked
-            RTT), more probes are beyond the limit than the percentile XX allows, before, during or after the workload.
-            Of errors under jitter only what exceeds {0} counts. During the workload, a probe may take longer by the
-            lengths of the queues of links with a rate, and only probes of pairs whose own packets were late,
-            lost or absent can be late. ``worst`` is the percentile of error / limit, ``detail`` has the raw
+            """Fails if, before, during or after the workload, more probes are beyond the limit of their pair than the
+            percentile XX allows. The limit of a pair is max(``verdict.rtt_error_pXX_ms``, ``rtt_error_pXX_ratio`` x its
+            asked RTT). Under jitter, only the part of an error beyond {0} counts. During the workload, a probe may take
+            longer by the lengths of the queues of links with a rate, and a probe counts as late only if packets of its
+            pair were late, lost or absent. ``worst`` is the percentile of error / limit, ``detail`` has the raw
             milliseconds.
 
             During the workload the prober waits for a processor, too. So a late probe does not count if the captures
@@ -119,10 +119,11 @@ for _phase in PHASES:
 
     @RULES.add("certificate", SUSPECT, PROBES_LOST, name=f"probes_returned_{_phase}", grave=True, floor=0.9)
     def probes_returned(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
-        """Fails if more than {0} of the probes were lost, of those between hosts of which no loss was asked for, nor,
-        during the workload, queues that may be full. ``packet_loss`` and ``access_queue`` judge what is lost there.
+        """Fails if more than {0} of the probes were lost. Only probes between hosts without a loss asked for count, and
+        during the workload only probes that pass no queue that may be full. ``packet_loss`` and ``access_queue`` judge
+        the losses of the other probes.
 
-        The emulated network loses no packet of its own accord.
+        The emulated network loses no packet unless the experiment asks for loss.
         """
         sweep = _find_sweep(emulation, phase)
         if isinstance(sweep, Absent):
@@ -143,7 +144,7 @@ for _phase in ("before", "after"):
 
     @RULES.add("certificate", INVALID, PAIR_ERROR, name=f"rtt_error_pairs_{_phase}", things="pairs", floor=0.9)
     def rtt_error_pairs(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
-        """Fails if, in a sweep of the idle network, the error of any pair exceeds {0} that the 99th percentile has.
+        """Fails if, in a sweep of the idle network, the error of any pair exceeds {0} for the 99th percentile.
 
         A percentile over all pairs would let one pair in a hundred have any delay at all.
 
@@ -158,11 +159,11 @@ for _phase in ("before", "after"):
 
     @RULES.add("certificate", INVALID, name=f"rtt_error_hosts_{_phase}", things="hosts")
     def rtt_error_hosts(emulation: Emulation, phase: str = _phase) -> Judgement | Absent:
-        """Fails if, in such a sweep, the median error of any host's pairs exceeds the limit that the median of all
-        pairs has.
+        """Fails if, in such a sweep, the median error of any host's pairs exceeds the limit for the median of all
+        pairs.
 
-        A host of 246 that is wrong towards everybody is less than 1 % of the pairs. With fewer than 3 hosts it is the
-        same as its pairs.
+        If one of 246 hosts is wrong towards all others, it affects less than 1 % of the pairs. With fewer than 3 hosts,
+        this check is the same as the check of pairs.
 
         Late: a host; of each of its pairs the best probe sent, answered; one of its due instants must lie in a stall,
         too. The host is explained if its median is within the limit without the errors that stalls explain.
@@ -179,9 +180,9 @@ _JudgeTransits = Callable[[Transits], Judgement | Absent]
 
 
 def also_degraded(judge: _JudgeTransits) -> _JudgeTransits:
-    """Have a rule judge, apart, the packets that left while a fault had changed their link; the run fails with either.
+    """Let a rule also judge, separately, the packets that left while a fault had changed their link; both must pass.
 
-    A fault of some pairs, or of some seconds, would be lost among all packets.
+    Among all packets, errors of a fault on some pairs, or in some seconds, would not show.
     """
 
     @wraps(judge)
@@ -197,7 +198,7 @@ def also_degraded(judge: _JudgeTransits) -> _JudgeTransits:
 
 
 def _join(one: Judgement, other: Judgement) -> Judgement:
-    """Join two judgements of the same rule. Of a failed one the figures are shown, and stalls must explain it."""
+    """Join two judgements of the same rule. If one failed, the result has its figures, and stalls must explain it."""
     decisive = [each for each in (one, other) if each.failed] or [one, other]
     worst = max(decisive, key=lambda each: each.worst / (each.limit.value or 1.0))
     late = [each.late for each in decisive if each.late is not None]
@@ -216,11 +217,11 @@ def _join(one: Judgement, other: Judgement) -> Judgement:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 @also_degraded
 def wire_delay(transits: Transits) -> Judgement | Absent:
-    """Fails if more than 1 % of the packets without jitter, through no link with a rate, took over
-    ``verdict.wire_error_p99_ms`` more or less than the delay asked for. Of fewer than 100 packets one may.
+    """Fails if more than 1 % of the packets without jitter, through no link with a rate, took more than
+    ``verdict.wire_error_p99_ms`` longer or shorter than the delay asked for. With fewer than 100 packets, one may.
 
-    Each packet is found in the captures where it left and where it arrived. ``worst`` is the 99th percentile. Packets
-    that left while a fault had changed their link are judged apart, in the same way
+    The captures have each packet twice, where it left and where it arrived. ``worst`` is the 99th percentile. Packets
+    that left while a fault had changed their link are judged separately, in the same way
     ([faults.md](faults.md#what-the-checks-make-of-faults)).
 
     Late: a packet; due, arrived.
@@ -231,8 +232,8 @@ def wire_delay(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 @also_degraded
 def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
-    """Fails if the same is true of packets with jitter. Their delay asked for is the one that was drawn for the instant
-    at which they entered.
+    """Fails if the same is true for packets with jitter. Their delay asked for is the delay that was drawn for the
+    instant at which they entered.
 
     The delays of a pair are a function of time and of the seed ([below](#jitter)).
 
@@ -244,12 +245,12 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 @also_degraded
 def access_rate(transits: Transits) -> Judgement | Absent:
-    """Fails if the same is true of packets through links with a rate: access links, and links of a graph. Their delay
-    asked for has what the links add: their queues are replayed from the instants at which packets entered them, at the
-    rates that held then. It fails, too, if of at least 100 packets through a single link, in one direction, more than
-    5 % are beyond the limit.
+    """Fails if the same is true for packets through links with a rate: access links, and links of a graph. Their delay
+    asked for includes what these links add: the queues are replayed from the instants at which packets entered them, at
+    the rates of those instants. Also fails if, in one direction of a single link with at least 100 packets, more than 5
+    % of the packets are beyond the limit.
 
-    A rate is asked for like a delay, and a host of 246 has less than 1 % of the packets.
+    The experiment asks for rates, too. A single host of 246 has less than 1 % of the packets.
 
     Late: a packet; due behind the queue, arrived.
     """
@@ -257,7 +258,7 @@ def access_rate(transits: Transits) -> Judgement | Absent:
 
 
 def _with_links(found: Judgement | Absent, wrong: WrongLinks) -> Judgement | Absent:
-    """Fail a judgement of all packets, too, if single links are wrong."""
+    """Let a judgement of all packets fail if single links are wrong."""
     if isinstance(found, Absent) or not wrong.links:
         return found
     detail = f"{found.detail}; {wrong.links:,} links are wrong, first {wrong.worst}".removeprefix("; ")
@@ -276,11 +277,11 @@ def _judge_packets(found: Timed | Absent, limit_ms: float) -> Judgement | Absent
 @RULES.add("certificate", SUSPECT, QUEUE_ERRORS, grave=True)
 @also_degraded
 def access_queue(transits: Transits) -> Judgement | Absent:
-    """Fails if more than {0} of the packets through such a link were dropped although its queue had room, or were kept
-    although it was full. It fails, too, if this is true of more than 1 % of at least 100 packets through a single link,
-    in one direction.
+    """Fails if more than {0} of the packets through links with a rate were dropped although the queue had room, or were
+    kept although the queue was full. Also fails if, in one direction of a single link with at least 100 packets, this
+    is true for more than 1 % of the packets.
 
-    The length of a queue is asked for, too. Its state before the capture is not known.
+    The experiment asks for lengths of queues, too. The state of a queue before the capture is not known.
     """
     queues = transits.queues
     if isinstance(queues, Absent):
@@ -296,12 +297,12 @@ def access_queue(transits: Transits) -> Judgement | Absent:
 def packets_arrive(transits: Transits) -> Judgement | Absent:
     """Fails if a packet left its host and never arrived although no loss was asked for, or arrived and never left.
 
-    The captures show it, whatever the data plane counts. ``worst`` is the share of such packets. A share of {0} or less
-    changes no percentile.
+    The captures show this independently of the counts of the data plane. ``worst`` is the share of such packets. A
+    share of {0} or less changes no percentile.
     """
     wrong, tested = transits.plain_lost + transits.invented, transits.plain_sent
     if not tested and transits.sent and not transits.invented:
-        return Absent("packets may be lost on every way that was used: loss or rates were asked for")
+        return Absent("packets may be lost on every path that was used: loss or rates were asked for")
     detail = f"{transits.plain_lost:,} of {tested:,} packets did not arrive, {transits.invented:,} never left"
     ratio = transits.plain_lost / max(tested, 1) + transits.invented / max(transits.sent, 1)
     return Judgement(tested, wrong, ratio, PACKETS_LOST, detail if wrong else "")
@@ -310,12 +311,12 @@ def packets_arrive(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", INVALID, LOSS_P, LOSS_TOLERANCE)
 @also_degraded
 def packet_loss(transits: Transits) -> Judgement | Absent:
-    """Fails if the number of lost packets, where loss was asked for, is less likely than {0} (binomial; one-sided, in
-    either direction), although the loss may differ by {1} from the one asked for. The same holds for each pair, and
-    for all pairs with the same loss asked for, with the probability divided by the number of pairs or of such losses.
-    Too few lost packets count only where at least 10 are expected.
+    """Fails if, where loss was asked for, the number of lost packets is less likely than {0} (binomial; one-sided, in
+    either direction), even for a loss that differs by {1} from the loss asked for. The same is tested for each pair,
+    and for all pairs with the same loss asked for. The probability is then divided by the number of pairs, or of
+    different losses. Too few lost packets count only if at least 10 are expected.
 
-    A loss is asked for like a delay.
+    The experiment asks for losses, too.
     """
     losses = transits.losses
     if isinstance(losses, Absent):
@@ -341,10 +342,10 @@ def packet_loss(transits: Transits) -> Judgement | Absent:
 
 
 def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
-    """Whether so many lost packets are too unlikely, given the loss asked for and its tolerance.
+    """Return whether so many lost packets are too unlikely, given the loss asked for and its tolerance.
 
     Args:
-        lost: of the packets.
+        lost: how many of the packets were lost.
         sent: how many packets there are.
         asked: the probability that each is lost.
         tests: how many such tests are made: the probability is divided by it (Bonferroni).
@@ -359,12 +360,12 @@ def is_no_chance(lost: int, sent: int, asked: float, tests: int = 1) -> bool:
 @RULES.add("certificate", INVALID, JITTER_BIAS, JITTER_SPREAD, JITTER_NOISE)
 @also_degraded
 def jitter(transits: Transits) -> Judgement | Absent:
-    """Fails if the mean of the packets' delays under jitter is further from the mean of the delays drawn for them than
-    {0}, or their standard deviation further from that of the delays drawn than {1} of it plus {2}. Delays whose error a
-    stall of the host explains do not count.
+    """Fails if, under jitter, the mean of the packets' delays differs by more than {0} from the mean of the delays
+    drawn for them, or if the standard deviation of the delays differs from the standard deviation of the delays drawn
+    by more than {1} of the latter plus {2}. Delays whose error a stall of the host explains do not count.
 
-    A check of each packet against a limit of its error sees no small bias. No chance is allowed for, since the delays
-    drawn are known.
+    A limit for the error of each packet does not show a small bias. Chance needs no tolerance, since the delays drawn
+    are known.
     """
     found = transits.jitter
     if isinstance(found, Absent):
@@ -386,10 +387,10 @@ def jitter(transits: Transits) -> Judgement | Absent:
 def first_packet(emulation: Emulation) -> Judgement | Absent:
     """Fails if first packets between two hosts are late more often than their controls: see [below](#first-packets).
 
-    A network that is set up while it is used delays them.
+    A network that is set up while it is in use delays first packets.
 
     Late: a slot with only the first packet late; explained if one of its two probes was due somewhere (sent, at the
-    destination, the reply at the source) in a stall; slots with only the control late are left out by the same rule.
+    destination, the reply at the source) in a stall. Slots with only the control late are left out by the same rule.
     """
     if emulation.sweeps is not None and emulation.first_packets is None:
         return none_of(1, 1, "", f"{FIRST_PACKETS_FILE} is missing: no first packets were compared")
@@ -398,9 +399,9 @@ def first_packet(emulation: Emulation) -> Judgement | Absent:
 
 @RULES.add("certificate", SUSPECT, things="first packets")
 def first_packet_hosts(emulation: Emulation) -> Judgement | Absent:
-    """Fails if the same is true of the first packet that each host exchanges with any other.
+    """Fails if the same is true for the first packet that each host exchanges with any other host.
 
-    What is set up once per host delays only that one.
+    A set-up that happens once per host delays only this packet.
 
     Late: a slot; as for ``first_packet``.
     """
@@ -408,7 +409,7 @@ def first_packet_hosts(emulation: Emulation) -> Judgement | Absent:
 
 
 def _compare(emulation: Emulation, name: Name) -> Judgement | Absent:
-    """Judge the attempts."""
+    """Judge the attempts to introduce hosts to each other."""
     attempts, share = emulation.first_packets, Limit(COMPARED[name].share, "ratio")
     if emulation.sweeps is None or attempts is None:
         return Absent("no first packets were compared", due=True)

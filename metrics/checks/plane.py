@@ -19,28 +19,28 @@ RULES = Rules()
 PLANE_BUSY = Limit(0.95, "ratio")
 
 PLANE_DROPS = Limit(0.0001, "ratio")
-"""Ten times this share of all frames, dropped without having been asked for, makes the run invalid."""
+"""The share of all frames that may be dropped without being asked for. Ten times as much makes the run invalid."""
 
 ASKED_DROPS = ("loss", "queue", "cut", "cut_in_flight")
-"""Causes for which an experiment can ask: a pair's loss, and an access link's full queue."""
+"""Causes of drops for which an experiment can ask: the loss of a pair, the full queue of a link, and cuts."""
 
 STALL = Limit(100.0, "ms")
-"""The latest that any frame may be. Crowded machines were seen to hold the plane for 80 ms."""
+"""The largest lateness that a frame may have. Crowded machines were seen to hold the plane up for 80 ms."""
 
 SILENCE = Limit(2.0, "s")
 
 CHANGE_LATE = Limit(5.0, "ms")
 
 _OVERSTATED = 2**0.25
-"""By which a histogram's largest value may exceed the real one."""
+"""The factor by which a histogram's largest value may exceed the real one."""
 
 _Frames: TypeAlias = tuple[list[tuple[int, int]] | None, int | None, list[Burst]]
-"""Of a line of the data plane: the frames' histogram, how many were late (None: it does not say), and the bursts in
-which they were."""
+"""A line of the data plane: the histogram of the frames, the number of late frames (None: the line does not say), and
+the bursts with the late frames."""
 
 
 def if_measured(judge: Callable[[Emulation], Judgement]) -> Callable[[Emulation], Judgement | Absent]:
-    """Have a rule judge only data planes that record how late they are."""
+    """Let a rule judge only data planes that record how late they are."""
 
     @wraps(judge)
     def judge_measured(emulation: Emulation) -> Judgement | Absent:
@@ -52,15 +52,15 @@ def if_measured(judge: Callable[[Emulation], Judgement]) -> Callable[[Emulation]
 @RULES.add("certificate", INVALID, things="frames")
 @if_measured
 def plane_lateness(emulation: Emulation) -> Judgement:
-    """Fails if, from the workload's begin to the peers' end, more than 1 % of all frames left the data plane later than
-    ``verdict.lateness_p99_ms`` ([why not by the second](adr/0014-lateness-is-judged-over-the-run.md)). ``worst`` is the
-    99th percentile, or the upper bound of its bucket. Of the line that spans the end, only late frames that were due
-    before the end count.
+    """Fails if, from the begin of the workload to the end of the peers, more than 1 % of all frames left the data plane
+    later than ``verdict.lateness_p99_ms`` ([why not by the second](adr/0014-lateness-is-judged-over-the-run.md)).
+    ``worst`` is the 99th percentile, or the upper bound of its bucket. In the line that spans the end, only the late
+    frames that were due before the end count.
 
     A frame that is written late has a delay that was not asked for.
 
-    Late: a frame; of the frames that were late in one burst, the first one's due instant and the last one's; bursts
-    that the data plane could not keep (1,024 a line) are not explained.
+    Late: a frame; of the frames that were late in one burst, the due instant of the first and the due instant of the
+    last. Bursts that the data plane could not keep (more than 1,024 per line) are not explained.
     """
     lines = [(span.lateness_counts, span.counts.get("frames_late"), span.late) for span in _judged(emulation)]
     detail = "the data plane's lateness over {frames:,} frames: p99 {p99_ms:.3g} ms"
@@ -70,13 +70,13 @@ def plane_lateness(emulation: Emulation) -> Judgement:
 @RULES.add("certificate", INVALID, things="frames")
 @if_measured
 def plane_intake(emulation: Emulation) -> Judgement:
-    """Fails if, over the same span, more than 1 % of all frames may have waited longer than
-    ``verdict.lateness_p99_ms`` in their hosts' devices before the data plane read them. The wait is
-    [an upper bound](dataplane.md#before-the-read), counted frame by frame, but for a frame that came while the loop
-    slept: of its wait up to 1.2 ms may be unseen. A record without counts, or with seconds that have none, fails.
+    """Fails if, over the same span, more than 1 % of all frames may have waited longer than ``verdict.lateness_p99_ms``
+    in the devices of their hosts before the data plane read them. The wait of each frame is [an upper
+    bound](dataplane.md#before-the-read). Only for frames that came while the loop slept, up to 1.2 ms of the wait may
+    be missing in it. A record without counts, or with seconds without counts, fails.
 
-    No other measure of the data plane sees this wait, since every due time counts from the read, and a delivery suffers
-    from it as from lateness: hence the same limit.
+    No other measure of the data plane includes this wait, since every due time counts from the read. The wait delays
+    deliveries as lateness does, so the limit is the same.
 
     Late: a frame; as for ``plane_lateness``.
     """
@@ -89,7 +89,7 @@ def plane_intake(emulation: Emulation) -> Judgement:
 
 
 def _judged(emulation: Emulation) -> list[PlaneInterval]:
-    """The lines about the judged span. Of the one that spans its end, only what was due before the end."""
+    """Return the lines about the judged span. The line that spans its end has only what was due before the end."""
     end_ns = emulation.judged_ns[1]
     spanning = (span for span in emulation.spans if span.at_ns - span.passed_ns < end_ns < span.at_ns)
     return [
@@ -99,15 +99,15 @@ def _judged(emulation: Emulation) -> list[PlaneInterval]:
 
 
 def _is_judged(emulation: Emulation, at_ns: int) -> bool:
-    """Whether a line of the data plane that was written at ``at_ns`` is about the judged span alone."""
+    """Return whether a line that the data plane wrote at ``at_ns`` is about the judged span alone."""
     start_ns, end_ns = emulation.judged_ns
     return start_ns < at_ns <= end_ns
 
 
 def _cut(span: PlaneInterval, end_ns: int) -> PlaneInterval:
-    """A line with only those late frames that were due before an instant, by its bursts.
+    """Return a line with only the late frames that were due before an instant, by its bursts.
 
-    Of its other frames nobody knows on which side they were, so its histograms are left out. Its drops stay.
+    It is not known when the other frames were due, so the line loses its histograms. It keeps its drops.
     """
     late, waits = ([burst for burst in bursts if burst[0] < end_ns] for bursts in (span.late, span.waits))
     longest_ns = max((came_ns - due_ns for due_ns, came_ns, _ in late), default=0)
@@ -127,15 +127,15 @@ def _sum_frames(bursts: Iterable[Burst]) -> int:
 
 
 def _judge_frames(emulation: Emulation, lines: Sequence[_Frames], detail: str) -> Judgement:
-    """Judge the 99th percentile over all frames, however late ones are spread over the time (docs/adr/0014).
+    """Judge the 99th percentile over all frames, no matter when the late ones came (docs/adr/0014).
 
-    A burst is explained as a whole: if so much of it is covered by stalls that the rest is within the limit, then the
-    same is true of every frame in it. The others are not counted, nor frames of bursts that were not kept.
+    A burst is explained as a whole: if stalls cover so much of it that the rest is within the limit, the same is true
+    of every frame in it. Other bursts do not count as explained, nor do frames of bursts that were not kept.
 
     Args:
         emulation: has the limit and the stalls.
-        lines: of the data plane; one without a histogram fails the check.
-        detail: has ``frames``, ``p99_ms`` and ``max_ms``.
+        lines: the lines of the data plane; a line without a histogram fails the check.
+        detail: the text, with places for ``frames``, ``p99_ms`` and ``max_ms``.
     """
     limit, known = Limit(emulation.lateness_p99_ms, "ms"), [counts for counts, _, _ in lines if counts is not None]
     counts = merge_counts(known)
@@ -153,12 +153,13 @@ def _judge_frames(emulation: Emulation, lines: Sequence[_Frames], detail: str) -
 
 @RULES.add("certificate", SUSPECT, PLANE_DROPS, grave=True)
 def plane_drops(emulation: Emulation) -> Judgement:
-    """Fails if, over the same span, the data plane dropped a frame for a cause that no experiment asks for:
+    """Fails if, over the same span, the data plane dropped a frame for a cause for which no experiment can ask:
     ``overload`` (too many frames held), ``device_full`` (the destination took none), ``unknown_destination`` or
     ``not_ip``.
 
-    Nobody asked for such a loss. ``worst`` is its share of the frames read. A share of {0} or less changes no
-    percentile. The line that spans the end counts as a whole, since it does not say when it dropped a frame.
+    The experiment did not ask for such a loss. ``worst`` is its share of the frames that were read. A share of {0} or
+    less changes no percentile. The line that spans the end counts as a whole, since it does not say when frames were
+    dropped.
     """
     spans = _judged(emulation)
     frames = sum(span.counts.get("frames_in", 0) for span in spans)
@@ -170,9 +171,9 @@ def plane_drops(emulation: Emulation) -> Judgement:
 
 
 def _count_late(lines: Sequence[_Frames], counts: Iterable[tuple[int, int]], limit_ns: int) -> int:
-    """How many frames were late: as many as the lines count, but no fewer than the histograms are sure of.
+    """Count the late frames: as many as the lines count, but no fewer than the histograms prove.
 
-    Where a line has no count, a frame counts if any frame of its bucket may be late.
+    If a line has no count, a frame counts if any frame of its bucket may be late.
     """
     counted = [late for _, late, _ in lines if late is not None]
     least = 1.0 if len(counted) < len(lines) else 1 / _OVERSTATED
@@ -187,9 +188,9 @@ def _columns(bursts: Iterable[Burst]) -> tuple[Ints, Ints, Ints]:
 @RULES.add("certificate", SUSPECT, STALL, things="seconds")
 @if_measured
 def plane_stalls(emulation: Emulation) -> Judgement:
-    """Fails if by some line of ``dataplane.jsonl`` a frame left the data plane more than {0} late.
+    """Fails if, by some line of ``dataplane.jsonl``, a frame left the data plane more than {0} late.
 
-    The data plane stalled; a percentile over the whole run may hide it.
+    The data plane stalled. A percentile over the whole run may hide this.
 
     Late: a line; as for ``plane_lateness``, all frames of the line that were over {0} late.
     """
@@ -203,11 +204,11 @@ def plane_stalls(emulation: Emulation) -> Judgement:
 
 
 def _is_explained(span: PlaneInterval, stalls: Stalls) -> bool:
-    """Whether stalls of the host explain all frames of a line that were later than ``STALL``."""
+    """Return whether stalls of the host explain all frames of a line that were later than ``STALL``."""
     due_ns, came_ns, _ = _columns(span.late)
     late_ns: Ints = came_ns - due_ns
     if late_ns.max(initial=0) < span.lateness_ns["max"] / _OVERSTATED - 1:
-        return False  # the burst of the latest was not kept
+        return False  # the burst with the latest frame was not kept
     unexplained: Bools = (late_ns > STALL.ns) & ~stalls.excuse(due_ns, came_ns, STALL.ns)
     return not unexplained.any()
 
@@ -233,13 +234,13 @@ def plane_present(emulation: Emulation) -> Judgement | Absent:
 
 @RULES.add("certificate", SUSPECT, CHANGE_LATE, grave=True, things="instants")
 def changes_applied(changes: Changes) -> Judgement:
-    """Fails if, until the peers are told to end, the testbed changed the network, or paused peers, for a fault more
-    than {0} later than asked, or does not say when. Of machines with clocks of their own, times within the error of
-    the clocks do not count.
+    """Fails if, before the command to the peers to end, the testbed changed the network or paused peers for a fault
+    more than {0} later than asked, or does not say when. If machines have clocks of their own, lateness within the
+    error of the clocks does not count.
 
-    A fault that comes or heals late is another one.
+    A fault that begins or ends late is not the fault that was asked for.
 
-    Late: an instant at which something was to change; that one, and the instant at which it had changed.
+    Late: an instant at which something was to change; this instant, and the instant at which it had changed.
     """
     asked_ns = np.array([each.asked_ns for each in changes.applied], np.int64)
     late_ns = np.array([each.applied_ns for each in changes.applied], np.int64) - asked_ns
@@ -257,8 +258,8 @@ def changes_applied(changes: Changes) -> Judgement:
 @RULES.add("overload", SUSPECT, PLANE_BUSY)
 @if_measured
 def plane_busy(emulation: Emulation) -> Judgement:
-    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` of the same span (lines
-    shorter than half a second are merged with the next; the one that spans the end does not count).
+    """Fails if the data plane uses more than {0} of a core over any line of ``dataplane.jsonl`` of the same span. Lines
+    shorter than half a second are merged with the next line. The line that spans the end does not count.
 
     The data plane is one process: near saturation its lateness grows without bound.
     """

@@ -5,8 +5,8 @@ Three rules hold for every check:
 * **A check cannot be empty.** It says how much of its material it tested. Below its floor it is not judged, and a run
   with such a check is at most ``suspect``. A check that has no material by the run's design is not applicable, and says
   why.
-* **The count of late samples decides**, where a check judges a 99th percentile: it fails if more samples are beyond
-  the limit than that allows. The percentile itself may be the bound of a histogram's bucket. Where a check judges a
+* **The count of late samples decides** if a check judges a 99th percentile: it fails if more samples are beyond the
+  limit than the percentile allows. The percentile itself may be the bound of a histogram's bucket. If a check judges a
   median, the median decides.
 * **Stalls of the host excuse nothing**, but a check says how many of its late samples they explain, so that a run, or
   a probe of the idle network, can be repeated.
@@ -22,7 +22,7 @@ from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, 
 from metrics.stalls import Late
 
 GRAVE_FACTOR = 10
-"""A value above this many times its limit makes the run invalid if the check's rule says ``grave``."""
+"""If the check's rule says ``grave``, a value above this many times its limit makes the run invalid."""
 
 FLOOR = 0.5
 """A check that tests a smaller part of its material is not judged, unless its rule sets another floor."""
@@ -52,7 +52,7 @@ class Limit(Struct, frozen=True):
 
     @property
     def ns(self) -> int:
-        """A limit in ms or s in nanoseconds."""
+        """The limit in nanoseconds, if its unit is ms or s."""
         return round(self.value * _NS[self.unit])
 
 
@@ -62,8 +62,8 @@ class Judgement(Struct, frozen=True):
     tested: int  # how many things were tested
     failed: int  # how many failed; the check fails if not 0
     worst: float  # the worst value, in the unit of ``limit``
-    limit: Limit  # of the value
-    detail: str = ""  # for people
+    limit: Limit  # the largest value that passes
+    detail: str = ""  # a text for people
     late: Late | None = None  # samples beyond the limit; None = stalls of the host explain nothing here
     allowed: int = 0  # how many samples may be late before the check fails
     material: int | None = None  # how many things there were to test; None = as many as were tested
@@ -77,8 +77,8 @@ def none_of(
     Args:
         tested: how many things were tested.
         failed: how many failed.
-        unit: of ``worst``.
-        detail: for people.
+        unit: the unit of ``worst``.
+        detail: a text for people.
         worst: by how much the worst one failed; None = ``failed`` itself.
         material: see ``Judgement``.
     """
@@ -89,10 +89,10 @@ def at_most(limit: Limit, value: float, tested: int, detail: str, material: int 
     """Judge that one value must not exceed its limit.
 
     Args:
-        limit: of the value.
+        limit: the largest value that passes.
         value: in the limit's unit.
         tested: how many samples the value is over.
-        detail: for people.
+        detail: a text for people.
         material: see ``Judgement``.
     """
     return Judgement(tested, int(value > limit.value), value, limit, detail, material=material)
@@ -104,10 +104,10 @@ def few_late(
     """Judge that no more samples may be beyond a limit than their percentile allows.
 
     Args:
-        limit: of each sample.
+        limit: the largest sample that passes.
         value: the percentile, in the limit's unit.
         tested: how many samples there are.
-        detail: for people.
+        detail: a text for people.
         late: the samples beyond the limit.
         allowed: how many there may be: of a 99th percentile, a hundredth of the samples.
         material: see ``Judgement``.
@@ -119,10 +119,10 @@ def share_at_most(limit: Limit, values: Sequence[float], share: float, detail: s
     """Judge that no more than a share of the values may exceed the limit.
 
     Args:
-        limit: of each value.
+        limit: the largest value that passes.
         values: in the limit's unit.
-        share: of the values that may exceed the limit.
-        detail: for people; ``{above}`` stands for the number of values above the limit.
+        share: the share of the values that may exceed the limit.
+        detail: a text for people; ``{above}`` stands for the number of values above the limit.
     """
     above = sum(1 for value in values if value > limit.value)
     failed = above if above > share * len(values) else 0
@@ -136,15 +136,15 @@ class CheckRule(Struct, frozen=True):
     and, if stalls of the host can explain a failure, what a late sample is. ``{0}``, ``{1}`` ... stand for the limits.
     """
 
-    name: str  # of the check, unique
+    name: str  # the name of the check, unique
     section: str  # the table of docs/verdict.md that has it
     severity: str  # what a failure makes of the run, ``invalid`` or ``suspect``
-    judge: Callable[..., Judgement | Absent]  # of the parts of the evidence that its parameters without default name
-    limits: tuple[Limit, ...] = ()  # those that the code sets; an experiment file's are in the evidence
+    judge: Callable[..., Judgement | Absent]  # its parameters without default name parts of the evidence
+    limits: tuple[Limit, ...] = ()  # limits that the code sets; an experiment file's are in the evidence
     grave: bool = False  # whether a value above ``GRAVE_FACTOR`` times the limit makes the run invalid
     things: str = ""  # what late samples are called in the check's detail
     scope: str = "network"  # the part of the verdict's scope
-    floor: float = FLOOR  # the share of its material of which the check must test at least so much
+    floor: float = FLOOR  # the least share of its material that the check must test
 
     @property
     def needs(self) -> tuple[str, ...]:

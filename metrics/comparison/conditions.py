@@ -19,14 +19,14 @@ _EXAMPLE = "write, for example, 'propagation_delay_ms_p99 > +5%' or 'delivery_ra
 
 
 class ConditionError(ValueError):
-    """A condition is malformed or names no measure; the message says what to write."""
+    """A condition is malformed or names no measure; the message shows what to write."""
 
 
 class Condition(Struct, frozen=True):
-    """That a measure is above (or below) the baseline by more than a bound."""
+    """The condition that a measure is above (or below) the baseline by more than a bound."""
 
     measure: str
-    above: bool  # it is met above the bound; otherwise below
+    above: bool  # whether it is met above the bound; otherwise it is met below
     bound: float  # of the size of the difference, >= 0: in the measure's unit, or in percent of the baseline
     in_percent: bool
 
@@ -35,7 +35,7 @@ class Condition(Struct, frozen=True):
         return f"{self.measure} {sign[0]} {sign[1]}{self.bound:.15g}{percent}"
 
     def describe(self, *, met: bool) -> str:
-        """Return what is true of the measure if the condition is met, or if it is not, such as ``is not below ...``."""
+        """Return a clause about the measure if the condition is met, or is not met, such as ``is not below ...``."""
         where = f"{'above' if self.above else 'below'} the baseline"
         if self.bound:
             bound = f"more than {self.bound:.15g}"
@@ -59,7 +59,7 @@ State = Literal["met", "not met", "undecided"]
 
 
 class Outcome(Struct, frozen=True):
-    """A condition in one group, and the words that say why."""
+    """A condition in one group, and a sentence that says why."""
 
     condition: Condition
     group: str
@@ -89,7 +89,7 @@ def check_measure(name: str) -> None:
     """Check that a headline number has this name.
 
     Raises:
-        ConditionError: none has; the message names similar ones.
+        ConditionError: no number has it; the message names similar names.
     """
     if name in HEADLINE:
         return
@@ -102,9 +102,9 @@ class _Candidate(Struct, frozen=True):
     """A condition in a group before the outcomes are known.
 
     Attributes:
-        excess: by how much the limit is passed, above 0 if it is; None if a value is missing.
+        excess: by how much the value passes the limit, above 0 if it does; None if a value is missing.
         shown: the difference for people; empty if a value is missing.
-        unit: what more of would decide, such as "pairs of runs"; None if that cannot be told.
+        unit: what more of would decide, such as "pairs of runs"; None if that is not known.
     """
 
     condition: Condition
@@ -128,7 +128,7 @@ def judge(conditions: Sequence[Condition], comparison: Comparison) -> list[Outco
 
     Args:
         conditions: at least one.
-        comparison: of at least two groups, with a row for each measure of the conditions that has a value.
+        comparison: compares at least two groups, with a row for each measure of the conditions that has a value.
     """
     rows = {row.name: row for row in comparison.rows}
     found = [
@@ -160,9 +160,9 @@ def excess_of(condition: Condition, one: Sample, baseline: Sample, *, paired: bo
     """Estimate by how much a sample passes a condition's limit; below 0 if it keeps it.
 
     Args:
-        condition: of the sample's measure.
-        one: the sample.
-        baseline: the baseline's.
+        condition: the condition on the sample's measure.
+        one: the sample of the group.
+        baseline: the sample of the baseline.
         paired: whether the groups have the same seeds, each once.
     """
     found = contrast(one, baseline.map(condition.limit(baseline.estimate.value)), paired=paired)
@@ -201,7 +201,7 @@ def _decide(candidate: _Candidate, adjusted: Iterator[float]) -> Outcome:
 
 
 def _describe_margin(excess: Contrast, adjusted: float) -> str:
-    """Say how far the difference is from the bound, with the interval that belongs to the two one-sided tests."""
+    """Return how far the difference is from the bound, with the interval that belongs to the two one-sided tests."""
     side = "beyond" if excess.value > 0 else "within"
     assert excess.p_above is not None and excess.error is not None and excess.degrees is not None, "the error is known"
     p = f"p {describe_p(excess.p_above if excess.value > 0 else 1 - excess.p_above)}"
@@ -215,7 +215,7 @@ def _describe_margin(excess: Contrast, adjusted: float) -> str:
 
 
 def _advise(excess: Contrast, unit: str | None) -> str:
-    """Say how many more runs are likely to decide a condition."""
+    """Return how many more runs are likely to decide a condition."""
     if unit is None:
         return "the variation between the runs of a group is unknown: run several seeds of both"
     more = more_needed(excess, ERROR_RATE)

@@ -1,4 +1,4 @@
-"""Every group against the baseline, measure by measure."""
+"""Compare every group with the baseline, measure by measure."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from metrics.intervals import Difference, Estimate, holm
 from metrics.measures.registry import HEADLINE, find_measure
 
 ERROR_RATE = 0.05
-"""In what share of comparisons of equal groups at least one difference is called real."""
+"""The share of comparisons of equal groups in which at least one difference is called real."""
 
 _LEAST_P = 0.001
-"""Smaller p-values are not written out."""
+"""The smallest p-value that is written out."""
 
 _ENOUGH_RUNS = 5
 
@@ -36,7 +36,7 @@ class Cell(Struct, frozen=True):
     """A measure in a group."""
 
     sample: Sample | None  # None if no run of the group has a value
-    difference: Difference | None = None  # to the baseline; None in the baseline, and where one of them has no value
+    difference: Difference | None = None  # to the baseline; None in the baseline, and if one of them has no value
     p_adjusted: float | None = None  # by Holm's method over all differences shown
 
     @property
@@ -54,7 +54,7 @@ class Cell(Struct, frozen=True):
 
 
 class Row(Struct, frozen=True):
-    """A measure: a cell per group, in the groups' order."""
+    """A measure, with one cell per group in the groups' order."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -80,7 +80,7 @@ class Comparison(Struct, frozen=True):
 
     @property
     def notes(self) -> list[str]:
-        """What a reader must know of the numbers: how noise is judged, and what the intervals cover."""
+        """What a reader must know about the numbers: how noise is judged, and what the intervals cover."""
         tested = sum(cell.p_adjusted is not None for row in self.rows for cell in row.cells)
         sizes = {len(group.runs) == 1 for group in self.groups}
         notes = []
@@ -116,7 +116,7 @@ class Comparison(Struct, frozen=True):
         return notes
 
     def _notes_on_pairs(self) -> list[str]:
-        """Which groups are compared with the baseline in pairs, and why others are not."""
+        """Return which groups are compared with the baseline in pairs, and why others are not."""
         base = self.groups[self.baseline]
         others = [group for place, group in enumerate(self.groups) if place != self.baseline]
         paired = [group.label for group in others if group.is_paired_with(base)]
@@ -151,7 +151,7 @@ def compare(groups: Sequence[Group], baseline: int = 0, names: Sequence[str] | N
 
 
 def adjust(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Adjust the p-values of some rows for being looked at together."""
+    """Adjust the p-values of some rows that are read together."""
     found = [cell.difference.p for row in rows for cell in row.cells if cell.difference is not None]
     adjusted = iter(holm([p for p in found if p is not None]))
 

@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def list_rows(comparison: Comparison) -> list[dict[str, Any]]:
-    """One row per measure and group, with the keys ``COLUMNS``; None where there is nothing."""
+    """Return one row per measure and group, with the keys ``COLUMNS``; None if there is no value."""
     found = []
     for row in comparison.rows:
         base = row.cells[comparison.baseline].estimate
@@ -38,7 +38,7 @@ def list_rows(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """The rows as CSV with a header."""
+    """Return the rows as CSV with a header."""
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -47,7 +47,7 @@ def to_csv(comparison: Comparison) -> str:
 
 
 def to_json(comparison: Comparison, outcomes: Sequence[Outcome] = ()) -> bytes:
-    """The groups with their runs, the rows, the notes and the outcomes of conditions as one object."""
+    """Return the groups with their runs, the rows, the notes and the outcomes of conditions as one object."""
     groups = [
         {
             "label": group.label,

@@ -1,4 +1,4 @@
-"""How often a condition is not met, undecided and met, by simulation: the table of docs/results.md."""
+"""Simulate how often a condition is not met, undecided and met: the table of docs/results.md."""
 
 from collections import Counter
 
@@ -13,10 +13,10 @@ CHANGES = (0.0, 0.05, 0.3)
 
 RUNS = (3, 5, 10)
 SPREADS = (0.02, 0.1)
-"""Standard deviation of a run's value around that of its seed, as a share of it."""
+"""The standard deviation of a run's value around its seed's value, as a share of the latter."""
 
 BETWEEN_SEEDS = 0.2
-"""Standard deviation of the seeds' values, as a share of their mean; both groups share the seeds."""
+"""The standard deviation of the seeds' values, as a share of their mean; both groups share the seeds."""
 
 TRIALS = 1000
 STATES: tuple[State, ...] = ("not met", "undecided", "met")
@@ -38,8 +38,8 @@ def rates(change: float, runs: int, spread: float, trials: int = TRIALS) -> dict
 
     Args:
         change: the true difference, as a share of the baseline's value.
-        runs: in each group.
-        spread: as ``SPREADS``.
+        runs: the number of runs in each group.
+        spread: one of ``SPREADS``.
         trials: how many pairs of groups are drawn.
     """
     random = np.random.default_rng([round(1000 * change), runs, round(1000 * spread)])

@@ -1,4 +1,4 @@
-"""Groups of runs: those whose resolved experiments differ only in what makes them samples."""
+"""Group runs whose resolved experiments differ only in what makes them samples."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,10 +11,10 @@ from metrics.reported import name_implementations
 from metrics.rundir import RunDir
 
 SAMPLED = ("seed", "name", "description")
-"""What may differ between the runs of a group."""
+"""Keys that may differ between the runs of a group."""
 
 _FILLED_IN = tuple(f"peer.{key}" for key in ("command", "events", "says", "programs", "memory_mib", "start_cpu_s"))
-"""What the files of implementations say, which paths of the machine are part of."""
+"""Keys that the files of implementations fill in, with paths of the machine among them."""
 
 REVISION = "trellis revision"
 """The manifest's version of the code, by which runs of one experiment are grouped."""
@@ -25,7 +25,7 @@ Settings = dict[str, Any]
 
 
 class Group(Struct, frozen=True):
-    """Runs of one experiment; ``settings``: those that differ between the groups, by dotted path."""
+    """Runs of one experiment; ``settings``: the settings that differ between the groups, by dotted path."""
 
     label: str
     runs: tuple[RunDir, ...]
@@ -40,12 +40,12 @@ class Group(Struct, frozen=True):
         return [run.plan.seed for run in self.runs]
 
     def is_paired_with(self, other: "Group") -> bool:
-        """Whether both groups have the same seeds, each once."""
+        """Return whether both groups have the same seeds, each once."""
         return sorted(set(self.seeds)) == sorted(self.seeds) == sorted(other.seeds)
 
     @property
     def degeneracies(self) -> list[str]:
-        """What makes overlays of the group's experiment alike; the degree is the mean over its runs."""
+        """The reasons why overlays of the group's experiment are alike; the degree is the mean over its runs."""
         degrees = [run.summary.headline.get("degree_mean") for run in self.runs]
         known = [float(degree) for degree in degrees if degree is not None]
         return list(find_degeneracies(self.runs[0].experiment, sum(known) / len(known) if known else None))
@@ -82,7 +82,7 @@ def group_runs(runs: Sequence[RunDir]) -> list[Group]:
 
 
 def settings_of(run: RunDir) -> Settings:
-    """The settings of a run's resolved experiment by dotted path, without those in which samples may differ."""
+    """Return the settings of a run's experiment by dotted path, without the settings in which samples may differ."""
     filled_in = _FILLED_IN if name_implementations(run.experiment) else ()
     return {path: value for path, value in _flatten("", run.experiment) if path not in (*SAMPLED, *filled_in)} | (
         {"peer.versions": name_implementations(run.experiment, versions=True)} if filled_in else {}
@@ -90,15 +90,15 @@ def settings_of(run: RunDir) -> Settings:
 
 
 def _name(experiment: Settings) -> str:
-    """The protocol of an experiment, with its implementations if it names some."""
+    """Return the protocol of an experiment, with its implementations if it names some."""
     names = name_implementations(experiment)
     return f"{experiment['protocol']} ({names})" if names else str(experiment["protocol"])
 
 
 def own_settings(groups: Sequence[Group]) -> dict[str, str]:
-    """The settings of one protocol only, whose groups all have the same value, by path: the protocol.
+    """Return the settings of one protocol only, whose groups all have the same value, by path: the protocol.
 
-    A comparison of protocols has many of them, and they tell none of its groups apart.
+    A comparison of protocols has many such settings, and they do not distinguish its groups.
     """
     found = {}
     for path in dict.fromkeys(path for group in groups for path in group.settings):
@@ -124,7 +124,7 @@ def _differing(settings: list[Settings]) -> list[str]:
 
 
 def _labels(protocols: list[str], settings: list[Settings]) -> list[str]:
-    """The protocol if it differs, and the settings that differ between the groups of the same protocol."""
+    """Return the protocol if it differs, and the settings that differ between the groups of the same protocol."""
     found: list[str] = []
     for protocol, each in zip(protocols, settings, strict=True):
         same = [other for name, other in zip(protocols, settings, strict=True) if name == protocol]

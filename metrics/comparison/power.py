@@ -1,4 +1,4 @@
-"""How many more runs are likely to decide what the present ones leave open."""
+"""Estimate how many more runs are likely to decide what the present runs leave open."""
 
 from math import ceil
 from statistics import NormalDist
@@ -6,10 +6,10 @@ from statistics import NormalDist
 from metrics.intervals import Contrast, chance_of_order
 
 POWER = 0.8
-"""With what probability as many runs as are advised decide, if difference and variance are as estimated."""
+"""The probability that the advised number of runs decides, if difference and variance are as estimated."""
 
 MOST_ADVISED = 100
-"""Larger numbers are not told: the difference is too close to the bound."""
+"""The largest number that is reported: with larger ones, the difference is too close to the bound."""
 
 
 def more_needed(excess: Contrast, error_rate: float) -> int | None:
@@ -25,8 +25,8 @@ def more_needed(excess: Contrast, error_rate: float) -> int | None:
     Source: W. C. Guenther, Sample size formulas for normal theory t tests, The American Statistician 35, 1981.
 
     Args:
-        excess: the difference from what it is tested against, with an error.
-        error_rate: of the test.
+        excess: the difference from the value against which it is tested, with an error.
+        error_rate: the error rate of the test.
 
     Returns:
         At least 1; None if more than ``MOST_ADVISED`` are needed.
@@ -34,7 +34,7 @@ def more_needed(excess: Contrast, error_rate: float) -> int | None:
     assert excess.error is not None, "the caller has checked"
     if excess.error == 0:
         return _more_without_variation(excess, error_rate)
-    # both groups will have as many: the smaller one counts, and the error shrinks with its root
+    # both groups will have the same number: the smaller one counts, and the error shrinks with its root
     now = min(excess.sizes)
     deviation = excess.error * now**0.5
     quantile = NormalDist().inv_cdf
@@ -47,7 +47,7 @@ def more_needed(excess: Contrast, error_rate: float) -> int | None:
 
 
 def _more_without_variation(excess: Contrast, error_rate: float) -> int:
-    """The smallest number with which the permutation test finds a difference that is the same in every run."""
+    """Return the smallest number with which the permutation test finds a difference that is the same in every run."""
     now, more = min(excess.sizes), 1
     while chance_of_order(*[now + more] * len(excess.sizes)) >= error_rate:
         more += 1

@@ -1,8 +1,8 @@
-"""The variation of a run's measures between its messages, by a bootstrap over messages.
+"""Estimate the variation of a run's measures between its messages, by a bootstrap over messages.
 
-The deliveries of one message are not independent, since they share its publisher, its topic and most of its way.
+The deliveries of one message are not independent, since they share its publisher, its topic and most of their path.
 Therefore messages are drawn, with all their deliveries and copies (a cluster bootstrap: Davison and Hinkley, Bootstrap
-Methods and their Application, 1997, section 3.8). Every draw is measured by the formulas of the headline numbers.
+Methods and their Application, 1997, section 3.8). The formulas of the headline numbers measure every draw.
 """
 
 import numpy as np
@@ -26,14 +26,14 @@ RESAMPLED = tuple(
     each.name
     for each in DELIVERIES.measures
     # a count grows with what was published; a largest value, or a quantile of a few integers, jumps: draws of the same
-    # values do not tell by how much it varies
+    # values do not show how much it varies
     if not each.by and each.name not in (*_COUNTS, *_STEPS) and not each.name.endswith("_max")
 )
-"""The measures of which one run can tell the error. Others describe the overlay, which a run has once."""
+"""The measures whose error follows from one run. Others describe the overlay, of which a run has only one."""
 
 
 def sample_run(run: RunDir, draws: int = DRAWS) -> dict[str, Sample]:
-    """Return the measures of one run, with draws of its messages where these tell the measure's error.
+    """Return the measures of one run, with draws of its messages if these show the measure's error.
 
     The draws cover only the variation between the run's messages, not between seeds or repeats. The same run gives the
     same draws.
@@ -83,7 +83,7 @@ Indices = npt.NDArray[np.int64]
 
 
 def _by_message(table: pa.Table, ids: Indices) -> list[Indices]:
-    """The rows of each message, as arrays of row numbers."""
+    """Return the rows of each message, as arrays of row numbers."""
     messages = table["message_id"].to_numpy()
     order = np.argsort(messages, kind="stable")
     starts = np.searchsorted(messages[order], ids)

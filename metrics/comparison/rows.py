@@ -15,11 +15,11 @@ from peer.core.frames import Data
 
 
 class DeliveryRows(NamedTuple):
-    """Rows of which the measures of deliveries are computed, all of honest nodes.
+    """The rows from which the measures of deliveries are computed, all of honest nodes.
 
     Attributes:
-        messages: how many were published.
-        deliveries: the expected ones: message_id, delivered_ns, latency_ms, hops, known.
+        messages: how many messages were published.
+        deliveries: the expected deliveries: message_id, delivered_ns, latency_ms, hops, known.
         received: the copies: message_id, dst_node, is_dup, is_relay, at_relay.
     """
 
@@ -29,7 +29,7 @@ class DeliveryRows(NamedTuple):
 
     @property
     def facts(self) -> Deliveries:
-        """What the formulas read."""
+        """The facts for the formulas."""
         sums = [(name, "sum") for name in ("is_dup", "is_relay", "at_relay")]
         by_node = self.received.group_by("dst_node").aggregate([([], "count_all"), *sums])
         return Deliveries(
@@ -57,7 +57,7 @@ def read_delivery_rows(run: RunDir, adversaries: frozenset[int]) -> DeliveryRows
 
 
 def _read_received(run: RunDir, adversaries: frozenset[int]) -> pa.Table:
-    """The copies that honest nodes received and handled."""
+    """Return the copies that honest nodes received and handled."""
     columns = ("message_id", "dst_node", "is_dup", "is_relay", "at_relay")
     hops = read_columns(run, "hops", "kind", *columns)
     handled = hops.filter(pc.and_(pc.equal(hops["kind"], Data.kind), pc.is_valid(hops["at_relay"])))

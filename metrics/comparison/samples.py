@@ -1,4 +1,4 @@
-"""A measure in a group of runs, and how two groups are subtracted.
+"""A measure in a group of runs, and the difference between two groups.
 
 Runs of equal seeds have the same workload and the same draws. Therefore they are compared in pairs: what both share
 cancels out, and a measure that is equal run by run differs by exactly 0.
@@ -21,7 +21,7 @@ class Draws(Struct, frozen=True):
     """A measure of one run, computed from drawn messages.
 
     Attributes:
-        messages: the identifiers of the run's messages. Runs that have the same draw the same.
+        messages: the identifiers of the run's messages. Runs with the same messages draw the same ones.
         values: the measure in each draw.
     """
 
@@ -30,7 +30,7 @@ class Draws(Struct, frozen=True):
 
     @property
     def error(self) -> float:
-        """The standard error: that of draws of n messages is that of the mean over n - 1.
+        """The standard error: for draws of n messages, that of the mean over n - 1.
 
         Source: Davison and Hinkley, Bootstrap Methods and their Application, 1997, section 2.3.
         """
@@ -42,9 +42,9 @@ class Sample(Struct, frozen=True):
     """A measure in the runs of a group that have a value.
 
     Attributes:
-        seeds, values: of each run, in the group's order.
+        seeds, values: the seed and value of each run, in the group's order.
         alone: whether the group has one run.
-        draws: of that run; None if its messages do not tell the measure's error.
+        draws: the draws of that run; None if its messages do not show the measure's error.
     """
 
     seeds: tuple[int, ...]
@@ -66,7 +66,7 @@ class Sample(Struct, frozen=True):
         return "runs" if self.draws is None else "messages"
 
     def map(self, change: Callable[[float], float]) -> "Sample":
-        """Return the sample with every value changed, such as scaled."""
+        """Return the sample with every value changed, for example scaled."""
         draws = self.draws and replace(self.draws, values=tuple(map(change, self.draws.values)))
         return replace(self, values=tuple(map(change, self.values)), draws=draws)
 
@@ -74,12 +74,12 @@ class Sample(Struct, frozen=True):
 def contrast(one: Sample, baseline: Sample, *, paired: bool) -> Contrast:
     """Subtract the baseline from a sample of another group.
 
-    Errors between messages and errors between runs are not of one kind: a lone run is judged by the other's runs. If
-    neither group varies at all, pairs tell no more than the groups do.
+    Errors between messages and errors between runs are of different kinds: a lone run is judged by the other group's
+    runs. If neither group varies at all, pairs show no more than the groups do.
 
     Args:
-        one: the sample.
-        baseline: the baseline's.
+        one: the sample of the group.
+        baseline: the sample of the baseline.
         paired: whether the groups have the same seeds, each once.
     """
     if one.alone and baseline.alone:

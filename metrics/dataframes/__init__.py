@@ -1,7 +1,7 @@
 """Runs as lazy DataFrames of PySpark (docs/dataframes.md).
 
-Only the DataFrame API is used, so that a session may be one of Spark Connect. The documents of a run are read here, its
-tables, captures and traces by Spark.
+Only the DataFrame API is used, so that a session may be a session of Spark Connect. This process reads the documents of
+a run; Spark reads its tables, captures and traces.
 """
 
 from metrics.dataframes.opening import OpenRuns as OpenRuns

@@ -18,7 +18,7 @@ RUN_COLUMNS: Final = schema_of("""
     run_id string, experiment string, protocol string, seed bigint, testbed string, verdict string, zero_ns bigint,
     epoch_offset_ns bigint, schema_version bigint, path string
 """)
-"""``schema_version`` is that of the tables; it and ``verdict`` are null before the analysis."""
+"""``schema_version`` is the version of the tables; it and ``verdict`` are null before the analysis."""
 
 STREAMS: Final = schema_of("""
     uid string, conn string, direction string, src_node int, dst_node int, stream_bytes bigint, packets bigint,
@@ -54,7 +54,7 @@ _RECORDED: Final = {
     "packets": TABLES["packets"],
     "samples": "a row per value that Prometheus scraped",
 }
-"""Those that need no tables."""
+"""DataFrames that need no tables."""
 
 MEANINGS: Final = {
     **_RECORDED,
@@ -62,10 +62,10 @@ MEANINGS: Final = {
     "streams": "a row per direction of a TCP connection",
     **TABLES,
 }
-"""What a row of each DataFrame is."""
+"""The meaning of a row of each DataFrame."""
 
 OWN_SCHEMAS: Final = {"runs": RUN_COLUMNS, "events": EVENTS, "samples": SAMPLES, "streams": STREAMS}
-"""The columns of those that are no tables."""
+"""The columns of DataFrames that are not tables."""
 
 
 def list_names(*, analysed: bool) -> KeysView[str]:
@@ -74,7 +74,7 @@ def list_names(*, analysed: bool) -> KeysView[str]:
 
 
 def schema_of_frame(name: str) -> pa.Schema:
-    """Return the columns of a DataFrame, without those that say the run."""
+    """Return the columns of a DataFrame, without the columns that identify the run."""
     return OWN_SCHEMAS.get(name) or schema_of_table("conns" if name == "connections" else name)
 
 

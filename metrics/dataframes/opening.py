@@ -54,7 +54,7 @@ def open_runs(spark: SparkSession, uris: str | Sequence[str | Path]) -> "OpenRun
 
 
 def _locate(uri: str | Path) -> Place:
-    """Return the place of a run or pattern. Spark may have another working folder than we, so paths are absolute."""
+    """Return the place of a run or pattern. Spark may have another working folder, so paths are absolute."""
     where = place(uri)
     return where.absolute() if isinstance(where, Path) else where
 
@@ -77,13 +77,12 @@ class OpenRuns(Mapping[str, DataFrame]):
     """The DataFrames of runs, by name (``catalogue.MEANINGS``); attributes are the same as items.
 
     Nothing is read before a query, except the runs' documents and the footers of tables. The rows of several runs are a
-    union with the facts of each run as constants, so a query that restricts these reads the other runs' files not at
-    all.
+    union with the facts of each run as constants, so a query that restricts these does not read the other runs' files.
 
     Args:
         spark: the session.
         runs: at least one.
-        identified: whether rows say of which run they are.
+        identified: whether rows have columns that identify their run.
     """
 
     def __init__(self, spark: SparkSession, runs: Sequence[RunDir], *, identified: bool) -> None:
@@ -118,7 +117,7 @@ class OpenRuns(Mapping[str, DataFrame]):
 
         Raises:
             KeyError: no run has such rows.
-            RunDirError: it is made of tables, and a run has none yet.
+            RunDirError: the rows need tables, and a run has none yet.
         """
         if name.startswith("_") or name not in list_names(analysed=True):
             raise KeyError(name)
@@ -132,10 +131,10 @@ class OpenRuns(Mapping[str, DataFrame]):
         return _unite(parts)
 
     def create_views(self, *names: str) -> list[str]:
-        """Make a temporary view of each of these DataFrames in the session, for SQL. A view of that name is replaced.
+        """Make a temporary view of each of these DataFrames in the session, for SQL. It replaces a view of that name.
 
         Args:
-            names: of DataFrames, which are those of the views; none = all that the runs have.
+            names: names of DataFrames, which the views get, too; none = all that the runs have.
 
         Returns:
             The names.
@@ -146,7 +145,7 @@ class OpenRuns(Mapping[str, DataFrame]):
         return chosen
 
     def _read(self, run: RunDir, name: str, schema: StructType) -> DataFrame:
-        """Return the rows of a run: of a table, else of a recording, else none."""
+        """Return the rows of a run: of a table, otherwise of a recording, otherwise none."""
         if derived := DERIVED.get(name):
             rows = self._read(run, derived.table, to_spark(schema_of_frame(derived.table)))
             return rows.selectExpr(*derived.columns).to(schema)
@@ -167,7 +166,7 @@ class OpenRuns(Mapping[str, DataFrame]):
         return self._spark.createDataFrame([], schema)
 
     def _describe(self, run: RunDir) -> tuple[object, ...]:
-        """The row of ``runs``."""
+        """Return the row of ``runs``."""
         manifest, plan = run.manifest, run.plan
         verdict = run.summary.verdict if (run.results / SUMMARY_FILE).exists() else None
         facts = (manifest.run_id, plan.name, plan.experiment["protocol"], plan.seed, manifest.testbed, verdict)
@@ -175,7 +174,7 @@ class OpenRuns(Mapping[str, DataFrame]):
 
 
 def _facts_of(run: RunDir) -> list[str]:
-    """SQL expressions of the constants that identify a run. Texts may come from anybody, so they are given as bytes."""
+    """Return SQL expressions of the constants that identify a run. Texts are foreign, so they are given as bytes."""
     texts = {"run_id": run.manifest.run_id, "experiment": run.plan.name, "protocol": run.plan.experiment["protocol"]}
     columns = [f"CAST(X'{text.encode().hex()}' AS STRING) AS {name}" for name, text in texts.items()]
     return [*columns, f"CAST({run.plan.seed} AS BIGINT) AS seed"]

@@ -17,7 +17,7 @@ from metrics.storage import Place, place
 from metrics.tables.traces import EVENTS, read_events
 
 _TASK_BYTES: Final = 64 << 20
-"""A task costs tens of milliseconds: there are fewer of them than processors if each would read less than this."""
+"""A task costs tens of milliseconds: there are fewer tasks than processors if each would read less than this."""
 
 
 @dataclass
@@ -49,8 +49,8 @@ class TraceReader(DataSourceReader):
     """Plans the tasks and runs them.
 
     Args:
-        folder: holds the traces, each named ``<node>.jsonl``.
-        ahead_ns: how far the clocks of nodes are ahead of ours; absent = not.
+        folder: holds the traces, with the names ``<node>.jsonl``.
+        ahead_ns: how far the clocks of nodes are ahead of ours; absent = they are not.
     """
 
     def __init__(self, folder: Place, ahead_ns: dict[int, int]) -> None:
@@ -58,7 +58,7 @@ class TraceReader(DataSourceReader):
         self._chosen = Chosen()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take those on nodes. They decide which files are read."""
+        """Take the filters on nodes. They decide which files are read."""
         self._chosen, left = choose(filters, ("node",))
         return left
 

@@ -1,8 +1,8 @@
-"""Where the kernels of the tables run: in this process, or as tasks of Spark. Nothing else of the analysis knows.
+"""Where the kernels of the tables run: in this process, or as tasks of Spark. The rest of the analysis does not know.
 
 An executor calls a function for each of several items, as many at a time as it has workers. The functions are the
-kernels' tasks: they read staged Parquet, keep their share and write parts, so that the same ones run anywhere. What
-they take and return is small and can be pickled.
+kernels' tasks: they read staged Parquet, keep their share and write parts, so the same functions run anywhere. Their
+arguments and results are small and can be pickled.
 
 ``opened`` chooses if no master is named: Spark on this machine, or this process if there is no Java for Spark. Only
 ``metrics.executors.spark`` and the ``daemon`` of its workers import PySpark, and only if Spark was chosen.
@@ -29,7 +29,7 @@ WITHOUT_JAVA: Final = "there is no Java for Spark"
 """Why this process is the default, if it is."""
 
 OPEN_FILES: Final = 1 << 16
-"""Files that are open in this process at most: each thread stages tables in files per bucket, and sorted values of all
+"""The most open files of this process: each thread stages tables in files per bucket, and the sorted values of all
 tasks are mapped. The usual limit is 1,024."""
 
 
@@ -47,28 +47,28 @@ class Executor(Protocol):
     workers: int
 
     def map(self, task: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-        """Call a task for each item, and return what it returned, in the order of the items.
+        """Call a task for each item, and return the results in the order of the items.
 
-        A task may be called again for the same item, even at the same time, where a worker died or was slow.
+        A task may be called again for the same item, even at the same time, if a worker died or was slow.
 
         Raises:
-            Exception: one that a task raised, or that tells of it.
+            Exception: one that a task raised, or an exception about it.
         """
         ...
 
 
 def shares_files(master: str | None) -> bool:
-    """Whether tasks run on this machine, and so see its files; not where a cluster of others runs them."""
+    """Return whether tasks run on this machine, and so see its files; a cluster of other machines does not."""
     return master is None or master == HERE or master.startswith("local")
 
 
 @contextmanager
 def opened(master: str | None, options: ExecutorOptions = DEFAULTS) -> Iterator[Executor]:
-    """An executor for one analysis; it ends with the block.
+    """Yield an executor for one analysis; it ends with the block.
 
     Args:
         master: ``here``, or a Spark master; None = the default.
-        options: of a cluster's executors.
+        options: the resources of a cluster's executors.
     """
     _allow_open_files()
     chosen = master or default_master()
@@ -91,7 +91,7 @@ def default_master() -> str:
 
 
 def has_java() -> bool:
-    """Whether there is the Java that Spark would start: that of ``JAVA_HOME``, or else the first on the PATH."""
+    """Return whether there is the Java that Spark would start: that of ``JAVA_HOME``, or else the first on the PATH."""
     home = os.environ.get("JAVA_HOME")
     return shutil.which(f"{home}/bin/java" if home else "java") is not None
 

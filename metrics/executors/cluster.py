@@ -1,4 +1,4 @@
-"""What a cluster's executors are given, and whether its workers can do the work at all."""
+"""What a cluster's executors get, and whether its workers can do the work at all."""
 
 import re
 import secrets
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from metrics.executors import Executor
 
 HEAP_MIB: Final = 1024
-"""The most that an executor's Java virtual machine takes of its memory: no row passes through it."""
+"""The most memory of an executor that its Java virtual machine takes: no row passes through it."""
 
 TASK_MIB: Final = 2048
-"""What a task may take by default. The largest measured, of a run with 10 million packets, took about half of it."""
+"""The memory of a task by default. The largest task measured, of a run with 10 million packets, took half of it."""
 
 LEAST_MIB: Final = 1024
 
@@ -33,15 +33,15 @@ _MASTER = re.compile(
 
 @dataclass(frozen=True)
 class ExecutorOptions:
-    """What each executor of a cluster is given; None = the default.
+    """The resources of each executor of a cluster; None = the default.
 
     Attributes:
-        memory_mib: its memory, of which at most ``HEAP_MIB`` are the Java virtual machine's. The default is enough for
-            one task per core, ``TASK_MIB`` each. Only YARN and Kubernetes hold Python processes to it.
-        cores: its cores, each for one task; by default one on YARN and Kubernetes, all of the worker's elsewhere.
+        memory_mib: its memory, of which the Java virtual machine takes at most ``HEAP_MIB``. The default is enough for
+            one task per core, ``TASK_MIB`` each. Only YARN and Kubernetes limit Python processes to it.
+        cores: its cores, each for one task; by default one on YARN and Kubernetes, and all of the worker's elsewhere.
         python: the path of its Python, which needs NumPy, pyarrow and msgspec; by default ``PYSPARK_PYTHON`` if that is
             set, otherwise the path of this Python.
-        conf: other settings of Spark, as ``KEY=VALUE``; they go before those that Trellis makes.
+        conf: other settings of Spark, as ``KEY=VALUE``; they have priority over the settings of Trellis.
     """
 
     memory_mib: int | None = None
@@ -50,7 +50,7 @@ class ExecutorOptions:
     conf: tuple[str, ...] = ()
 
     def settings(self) -> dict[str, str]:
-        """The configuration of Spark for a cluster."""
+        """Return the configuration of Spark for a cluster."""
         memory = self.memory_mib or HEAP_MIB + TASK_MIB * (self.cores or 1)
         heap = min(HEAP_MIB, memory // 2)
         found = {"spark.executor.memory": f"{heap}m", "spark.executor.memoryOverhead": f"{memory - heap}m"}
@@ -65,7 +65,7 @@ def parse_memory(text: str) -> int:
     """Return a size such as ``512m`` or ``4g`` in MiB.
 
     Raises:
-        ValueError: it is no such size, or less than ``LEAST_MIB``.
+        ValueError: it is not such a size, or less than ``LEAST_MIB``.
     """
     found = _SIZE.fullmatch(text)
     size = int(found[1]) * (1024 if found[2].lower() == "g" else 1) if found else 0
@@ -78,7 +78,7 @@ def parse_setting(text: str) -> tuple[str, str]:
     """Return a setting of Spark, such as ``spark.eventLog.enabled=true``, as its name and its value.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a setting.
     """
     name, given, value = text.partition("=")
     if not (given and name.startswith("spark.")):
@@ -87,7 +87,7 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def check_master(text: str) -> str:
-    """Return a master if Spark knows its form, or if it stands for this process.
+    """Return a master if its form is one that Spark knows, or if it stands for this process.
 
     Raises:
         ValueError: it has no such form.
@@ -100,7 +100,7 @@ def check_master(text: str) -> str:
 
 
 def is_connect(master: str) -> bool:
-    """Whether a master is a Spark Connect server, whose executors are its own."""
+    """Return whether a master is a Spark Connect server, which has its own executors."""
     return master.startswith("sc://")
 
 
@@ -109,23 +109,23 @@ class WorkersError(RunDirError):
 
 
 class MasterError(RunDirError):
-    """The master of a cluster gives no session."""
+    """The master of a cluster does not give a session."""
 
     def __init__(self, master: str, why: str = "does a master answer at this address?") -> None:
         Exception.__init__(self, f"{master}: Spark cannot begin: {why}")
 
 
 def require_workers(executor: "Executor", master: str, run_dir: Place, folder: Place) -> None:
-    """Let a task on every core show that Python runs there, that it sees what we write, and that we see what it writes.
+    """Let a task on every core show that Python runs there, and that it and this process see each other's files.
 
     Args:
-        executor: of the cluster.
-        master: its master.
+        executor: the executor of the cluster.
+        master: the master of the cluster.
         run_dir: the run.
-        folder: where the results of the run are made.
+        folder: the folder in which the results of the run are made.
 
     Raises:
-        WorkersError: a worker cannot; says which and what to do.
+        WorkersError: a worker cannot; the message says which worker and what to do.
     """
     marker, content = folder / f".seen-{secrets.token_hex(8)}", secrets.token_bytes(16)
     marker.write_bytes(content)
@@ -148,7 +148,7 @@ _REMEDY = "they need Python at the same path or at --executor-python, with NumPy
 
 
 def _answer(marker: Place, content: bytes, number: int) -> tuple[str, bool, Place | None]:
-    """The task: this machine's name, whether it sees the marker, and what it wrote beside it."""
+    """Run as the task: return this machine's name, whether it sees the marker, and the file written beside it."""
     host, mine = socket.gethostname(), marker.with_name(f"{marker.name}-{number}")
     try:
         sees = marker.read_bytes() == content
@@ -170,7 +170,7 @@ def _describe(master: str, hosts: Sequence[str], *, in_store: bool) -> str:
 
 
 def _cause(error: Exception) -> str:
-    """The line of an error of Spark that says what happened on the worker: of Python, or else of Java."""
+    """Return the line of an error of Spark that says what happened on the worker, from Python or else from Java."""
     said = str(error)
     found = _OF_PYTHON.findall(said) or _OF_JAVA.findall(said) or said.splitlines()
     return str(found[-1]).strip() if found else type(error).__name__

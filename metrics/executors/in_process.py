@@ -11,7 +11,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 HERE: Final = "here"
-"""The master that stands for this process."""
+"""The master whose tasks run in this process."""
 
 
 class InProcess:

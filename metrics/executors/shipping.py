@@ -1,4 +1,4 @@
-"""Our code on Spark's executors: packed by the driver, imported there from a zip."""
+"""Sends our code to Spark's executors: the driver packs it, and they import it from a zip."""
 
 import hashlib
 import io
@@ -17,22 +17,22 @@ _ROOMS: Final = ("metrics", "peer", "topologies")
 
 
 def ship_code(spark: SparkSession, rooms: Sequence[str] = _ROOMS) -> None:
-    """Make our packages available to a session's executors. They need NumPy, pyarrow and msgspec for themselves."""
+    """Make our packages available to a session's executors, which need NumPy, pyarrow and msgspec of their own."""
     if not isinstance(spark, SparkSession):  # Spark Connect: the server keeps a copy for its executors and itself
         with TemporaryDirectory(prefix="trellis-") as temporary:
             spark.addArtifacts(str(pack_code(Path(temporary), rooms)), pyfile=True)
         return
-    folder = Path(SparkFiles.getRootDirectory()) / "shipped"  # goes when the session does; executors fetch it late
+    folder = Path(SparkFiles.getRootDirectory()) / "shipped"  # removed with the session; executors fetch it late
     folder.mkdir(exist_ok=True)
     spark.sparkContext.addPyFile(str(pack_code(folder, rooms)))
 
 
 def pack_code(folder: Path, rooms: Sequence[str] = _ROOMS) -> Path:
-    """A zip in ``folder`` of the packages that executors import, with their data, for ``SparkContext.addPyFile``.
+    """Make a zip in ``folder`` of the packages that executors import, with their data, for ``SparkContext.addPyFile``.
 
     The plugins that these packages read are in it, too.
 
-    It is named after its content: Spark refuses a second file of a name, and a second registration is none.
+    Its name comes from its content: Spark refuses a second file of a name, and a second registration has no effect.
     """
     root = Path(__file__).parents[2]
     content = io.BytesIO()

@@ -1,4 +1,4 @@
-"""The executor on Spark: a task of Spark's for each call. No row of a table passes through the JVM."""
+"""The executor on Spark: one task of Spark for each call. No row of a table passes through the JVM."""
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ class OnSpark:
 
     Args:
         spark: a session whose executors have registered, and can import our code.
-        master: its master.
+        master: the master of the session.
     """
 
     def __init__(self, spark: SparkSession, master: str) -> None:
@@ -40,13 +40,13 @@ class OnSpark:
                 results = [pickle.dumps(task(items[number])) for number in numbers]
                 yield pa.RecordBatch.from_pydict({"number": numbers, "result": results})
 
-        tasks = self._spark.range(0, len(items), 1, len(items))  # a partition each
+        tasks = self._spark.range(0, len(items), 1, len(items))  # one partition each
         answers = tasks.mapInArrow(work, "number bigint, result binary").collect()
         return [pickle.loads(answer["result"]) for answer in sorted(answers, key=lambda answer: answer["number"])]
 
 
 @contextmanager
 def on_spark(master: str, options: ExecutorOptions = DEFAULTS) -> Iterator[OnSpark]:
-    """An executor on a Spark master, with a session of its own that ends with the block."""
+    """Yield an executor on a Spark master, with a session of its own that ends with the block."""
     with session(master, light=True, kernels=True, options=options) as spark:
         yield OnSpark(spark, master)

@@ -1,4 +1,4 @@
-"""What events mean: rules that the tables of runs and the observer of simulations share, so that each is written once.
+"""Rules about what events mean. The tables of runs and the observer of simulations share them, so each exists once.
 
-Tables bring the events from files, studies from a simulation in memory. Measures are computed from what comes out.
+Tables take the events from files, studies take them from a simulation in memory. Measures are computed of the results.
 """

@@ -1,4 +1,4 @@
-"""What copies of messages do to the links of an underlay's graph: which links each copy crosses, and how often."""
+"""Count what copies of messages do to the links of an underlay's graph: which links they cross, and how often."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Through(NamedTuple):
     """The routes of packets between nodes.
 
     Attributes:
-        graph: of the underlay.
-        routers: the router of every node's host; the place of a node without host has -1.
+        graph: the graph of the underlay.
+        routers: the router of every node's host; -1 for a node without a host.
     """
 
     graph: LinkGraph
@@ -32,7 +32,7 @@ class Through(NamedTuple):
         """Return the routes of an underlay; None if it has no graph.
 
         Args:
-            underlay: of the run.
+            underlay: the underlay of the run.
             hosts: the host of every node.
         """
         if underlay.graph is None:
@@ -78,8 +78,8 @@ def count_copies(routes: Routes, pair: Ints, message: Ints, size: int) -> Ints:
 
     Args:
         routes: the paths of the pairs.
-        pair: of each copy, the number of its pair.
-        message: of each copy, a number of its message.
+        pair: the number of each copy's pair.
+        message: a number of each copy's message.
         size: number of links.
     """
     both, count = np.unique(np.repeat(message, routes.lengths[pair]) * size + routes.crossed(pair), return_counts=True)
@@ -91,7 +91,7 @@ def count_copies(routes: Routes, pair: Ints, message: Ints, size: int) -> Ints:
 
 
 def find_busiest(routes: Routes, copies: Ints) -> Ints:
-    """Return for each path the link that most copies crossed, of these the first on the path; without empty paths."""
+    """Return for each path the link that most copies crossed, and of several the first; without empty paths."""
     parts = np.split(routes.links, np.cumsum(routes.lengths)[:-1])
     return np.array([part[np.argmax(copies[part])] for part in parts if len(part)], np.int64)
 
@@ -111,13 +111,13 @@ def count_links_between(graph: LinkGraph) -> Matrix | None:
 
 
 def bound_crossings(between: Matrix, routers: Sequence[int]) -> int:
-    """Return the least number of links of a tree that connects some routers (the Steiner tree), or less.
+    """Return the least number of links of a tree that connects some routers (the Steiner tree), or a lower bound.
 
-    A tree of t routers has at least t - 1 links; where these are not enough, the bound of ``bound_tree`` may be higher.
+    A tree of t routers has at least t - 1 links. If these are not enough, the bound of ``bound_tree`` may be higher.
 
     Args:
-        between: of ``count_links_between``.
-        routers: may occur several times.
+        between: ``count_links_between``.
+        routers: the routers; a router may occur several times.
     """
     different = sorted(set(routers))
     return max(ceil(bound_tree(between, different) - 1e-9), len(different) - 1)

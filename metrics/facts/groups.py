@@ -1,4 +1,4 @@
-"""Messages with expressions among honest nodes: which members, relays and other nodes each of them reaches."""
+"""Follow messages with expressions among honest nodes: the members, relays and other nodes that each one reaches."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
@@ -16,10 +16,10 @@ Rate = Callable[[int, tuple[int, ...]], float]
 class GroupMessage(Struct):
     """A message with an expression, from its publication on.
 
-    The events of one node come in order of time; those of different nodes may come in any order.
+    The events of one node come in order of time. The events of different nodes may come in any order.
 
     Attributes:
-        expression: the message's.
+        expression: the expression of the message.
         publisher: the node that published it.
         group: the members at the publication.
         others: the nodes that were up then, without members and publisher.
@@ -46,7 +46,7 @@ class GroupMessage(Struct):
         """Return a message at its publication.
 
         Args:
-            expression: the message's.
+            expression: the expression of the message.
             publisher: the node that publishes it.
             satisfying: the nodes that satisfy the expression.
             up: the nodes that are up.
@@ -56,11 +56,11 @@ class GroupMessage(Struct):
         return cls(expression, publisher, satisfying & counted, up & ~satisfying & counted)
 
     def relay(self, nodes: Bitset) -> None:
-        """Take nodes that passed a first copy on without handing it to their application."""
+        """Record nodes that passed a first copy on without handing it to their application."""
         self.relays |= nodes & ~(1 << self.publisher | self.group | self.latecomers | self.false_positives)
 
     def deliver(self, node: int, satisfying: Callable[[], Bitset]) -> None:
-        """Take a node that handed the message to its application.
+        """Record a node that handed the message to its application.
 
         Args:
             node: which node.
@@ -78,11 +78,11 @@ class GroupMessage(Struct):
             self.false_positives |= own
 
     def summarise(self, lengths: Matrix | None, place: Callable[[int], int] = int) -> dict[str, Any]:
-        """Return what ``metrics.measures.groups.GroupMessages`` has of a message, by the names there.
+        """Return the values of ``metrics.measures.groups.GroupMessages`` for a message, by their names there.
 
         Args:
             lengths: (n, n) the shortest paths between places, in ms; None = compute no bound.
-            place: of a node.
+            place: returns the place of a node.
         """
         ends = [place(node) for node in (self.publisher, *members(self.reached))]
         return {
@@ -100,13 +100,13 @@ class GroupMessage(Struct):
 
 
 def predict(rate: Rate, expression: str, others: Mapping[int, Bitset], subscribers: Mapping[int, Bitset]) -> float:
-    """Return how many nodes that do not satisfy an expression are expected to take its message for theirs.
+    """Return how many nodes that do not satisfy an expression are expected to take its message as theirs.
 
     Args:
-        rate: of one node.
-        expression: the message's.
+        rate: the rate of one node.
+        expression: the expression of the message.
         others: the nodes, by their number of topics.
-        subscribers: of each topic in the expression.
+        subscribers: the subscribers of each topic in the expression.
     """
     terms = terms_of_topics(expression)
     groups: dict[tuple[int, ...], Bitset] = {(own,): nodes for own, nodes in others.items()}
@@ -124,7 +124,7 @@ def predict(rate: Rate, expression: str, others: Mapping[int, Bitset], subscribe
 
 
 def count_sets(nodes: Bitset, sets: Iterable[Bitset]) -> dict[int, Bitset]:
-    """Return some nodes by the number of sets that they are in."""
+    """Return some nodes by the number of sets to which they belong."""
     found = {0: nodes}
     for each in sets:
         after: dict[int, Bitset] = {}

@@ -1,10 +1,10 @@
-"""Which captures of a packet are at its source, and which at its destination, where no capture says it by itself.
+"""Find which captures of a packet are at its source, and which at its destination, if the captures do not say it.
 
-A capture of a host that talks with one other host has both addresses in every packet. Two ways tell whose it is: the
-hosts of addresses, if they are given, or the times of the packets at two captures. Say one capture is nearer to A and
-the other nearer to B. A packet from A to B is seen by B's later by its delay and the difference of the clocks, one from
-B to A by A's later by its delay less that difference. The sum of both is a round trip, whatever the clocks show. It is
-negative if the captures are the other way round.
+A capture of a host that talks with one other host has both addresses in every packet. Two ways show which host it
+belongs to: the hosts of addresses, if they are given, or the times of the packets at two captures. Suppose that one
+capture is nearer to A and the other nearer to B. B's capture sees a packet from A to B later, by the packet's delay
+plus the difference of the clocks. A's capture sees a packet from B to A later, by its delay minus that difference. The
+sum of both is a round trip, whatever the clocks show. It is negative if the captures are the other way round.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,17 +18,17 @@ from metrics.pcap.records import MID, RX, TX
 from metrics.pcap.walk import Bools, Ints
 
 Delays = dict[tuple[int, int], float]
-"""By two vantages, the median of how much later the second one saw a packet."""
+"""The median of how much later the second vantage saw a packet than the first, by two vantages."""
 
 
 def find_directions(packets: Packets, key: Ints, vantages: Sequence[str], hosts: Mapping[str, str]) -> None:
-    """Say in place where packets were seen, of those of which it is not known.
+    """Set in place where packets were seen, if it is not known.
 
     Args:
         packets: ``host`` is the number of the vantage.
-        key: the same for the copies of a packet.
+        key: a number that copies of a packet share.
         vantages: the host of each vantage.
-        hosts: of addresses.
+        hosts: the host of each address.
     """
     _ask_hosts(packets, vantages, hosts)
     src, dst, unknown = packets.columns.src, packets.columns.dst, packets.tap == MID
@@ -42,7 +42,7 @@ def find_directions(packets: Packets, key: Ints, vantages: Sequence[str], hosts:
 
 
 def _ask_hosts(packets: Packets, vantages: Sequence[str], hosts: Mapping[str, str]) -> None:
-    """A packet leaves where the capture is of its source's host, and arrives where it is of its destination's."""
+    """Let a packet leave at the capture of its source's host, and arrive at the capture of its destination's host."""
     numbers = {name: number for number, name in enumerate(dict.fromkeys([*vantages, *hosts.values()]))}
     own = np.array([numbers[name] for name in vantages], np.int64)[packets.host]
     unknown = packets.tap == MID
@@ -54,12 +54,12 @@ def _ask_hosts(packets: Packets, vantages: Sequence[str], hosts: Mapping[str, st
 
 
 def _ask_times(packets: Packets, key: Ints, rows: Ints, upward: Bools) -> None:
-    """Of the packets of two addresses, find the vantages at both ends.
+    """Find the vantages at both ends, for the packets of two addresses.
 
     Args:
         packets: all packets.
-        key: of all packets.
-        rows: those of the two addresses.
+        key: the keys of all packets.
+        rows: the packets of the two addresses.
         upward: which of them go from the lower address to the higher one.
     """
     vantage, ts_ns = packets.host[rows].astype(np.int64), packets.records.ts_ns[rows]

@@ -1,7 +1,7 @@
-"""Captures to the table ``flows``: which files and hosts there are, and the tasks that read them.
+"""Read captures into the table ``flows``: the files and hosts there are, and the tasks that read them.
 
-A task reads all captures and keeps the packets of its share of the pairs of addresses, so that no packet goes from task
-to task. Reading costs a fifth of what is done with the packets that are kept.
+A task reads all captures and keeps the packets of its share of the pairs of addresses, so that no packet moves from
+task to task. Reading costs a fifth of the work on the packets that are kept.
 """
 
 import csv
@@ -19,16 +19,16 @@ from metrics.pcap.listing import list_captures
 from metrics.storage import Place
 
 _TASK_BYTES: Final = 32 << 20
-"""Of captures. There are fewer tasks than workers if each would have less."""
+"""Bytes of captures. There are fewer tasks than workers if each would have less."""
 
 _MOST_BYTES: Final = 256 << 20
-"""Of captures, in a task: there are more tasks than workers if each would have more."""
+"""Bytes of captures in a task. There are more tasks than workers if each would have more."""
 
 _COLUMNS: Final = ["address", "host"]
 
 
 class HostsError(Exception):
-    """A file of hosts has not the form that it should have."""
+    """A file of hosts does not have the form that it should have."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class FlowTask:
     """A share of the pairs of addresses of some captures."""
 
     captures: tuple[Capture, ...]
-    hosts: Mapping[str, str]  # of addresses
+    hosts: Mapping[str, str]  # the host of each address
     share: int
     shares: int
 
@@ -46,16 +46,16 @@ class FlowTask:
 
 
 def list_all(paths: Sequence[Place | str]) -> tuple[list[Capture], list[str]]:
-    """Find the captures that paths mean, and say what is left out, a sentence per path.
+    """Find the captures that paths stand for, and what is left out, one sentence per path.
 
-    Of several paths each is part of the names of its captures.
+    If there are several paths, each is part of the names of its captures.
 
     Args:
         paths: files, folders or patterns.
 
     Raises:
         FileNotFoundError: there is no capture at one of them.
-        CaptureError: a file is no capture.
+        CaptureError: a file is not a capture.
     """
     found, said = [], []
     for path in paths:
@@ -96,7 +96,7 @@ def plan_flow_tasks(captures: Sequence[Capture], hosts: Mapping[str, str], worke
 
     Args:
         captures: one or more.
-        hosts: of addresses.
+        hosts: the host of each address.
         workers: how many tasks run at a time.
     """
     size = sum(each.path.stat().st_size for each in captures)

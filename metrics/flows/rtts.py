@@ -1,4 +1,4 @@
-"""Round-trip times that captures show: of handshakes, and from data to its acknowledgement."""
+"""Measure round-trip times in captures: of handshakes, and from data to its acknowledgement."""
 
 from typing import Final
 
@@ -13,9 +13,9 @@ _NEVER: Final = np.iinfo(np.int64).max
 
 
 def time_handshakes(connections: TcpConnections) -> Ints:
-    """The time from each connection's SYN to the ACK that ends the handshake, -1 if either was not seen.
+    """Return the time from each connection's SYN to the ACK that ends the handshake, -1 if either was not seen.
 
-    This is a full round trip wherever it was seen. A SYN that was sent several times, or by both sides, tells none.
+    This is a full round trip at any vantage. A SYN that was sent several times, or by both sides, gives none.
     """
     segments, count = connections.segments, len(connections.names)
     flags, conn = segments.flags & (SYN | ACK | RST), segments.stream // 2
@@ -30,12 +30,12 @@ def time_handshakes(connections: TcpConnections) -> Ints:
 
 
 def time_acknowledgements(connections: TcpConnections, ack: Ints) -> tuple[Ints, Ints]:
-    """The time from a segment to the first acknowledgement of exactly its end.
+    """Return the times from segments to the first acknowledgement of exactly their end.
 
-    Segments whose end was sent more than once tell none: it is not known which of them was acknowledged (Karn).
+    Segments whose end was sent more than once give none: it is not known which of them was acknowledged (Karn).
 
     Args:
-        connections: of a capture.
+        connections: the connections of a capture.
         ack: the acknowledgement number of each of their segments.
 
     Returns:
@@ -58,7 +58,7 @@ def time_acknowledgements(connections: TcpConnections, ack: Ints) -> tuple[Ints,
 
 
 def _firsts(ts_ns: Ints, group: Ints, count: int) -> Ints:
-    """The earliest instant of each group, ``_NEVER`` if it has none."""
+    """Return the earliest instant of each group, ``_NEVER`` if it has none."""
     first = np.full(count, _NEVER)
     np.minimum.at(first, group, ts_ns)
     return first

@@ -1,8 +1,8 @@
-"""TCP connections and UDP flows of several captures, each once: what went each way, came back, and was lost.
+"""Make TCP connections and UDP flows of several captures, each once: bytes and losses each way, and round trips.
 
-Each direction of a flow is told by one vantage: where its packets left, if that was recorded, otherwise in between, and
-only then where they arrived. There all packets are seen, those too that are lost later, and a round trip begins and
-ends there. What was lost is known if the packets' arrival was recorded, too.
+The figures of each direction of a flow come from one vantage: where its packets left, if that was recorded, otherwise
+in between, and only then where they arrived. Where packets leave, all of them are seen, also packets that are lost
+later, and round trips begin and end there. Losses are known if the arrival of the packets was recorded, too.
 """
 
 import hashlib
@@ -30,31 +30,31 @@ SIDES: Final = ("orig", "resp")
 
 _OF_FLOW: Final = (
     ("proto", _STRING),  # "tcp" or "udp"
-    ("uid", _STRING),  # as in ``conns``; likewise of UDP
-    ("orig_host", _STRING),  # of the side that began; null = neither the captures nor the mapping say it
+    ("uid", _STRING),  # as in ``conns``, also for UDP
+    ("orig_host", _STRING),  # host of the side that began; null = neither the captures nor the mapping say it
     ("resp_host", _STRING),
     ("id_orig_h", _STRING),
     ("id_orig_p", _INT32),
     ("id_resp_h", _STRING),
     ("id_resp_p", _INT32),
     ("ts_ns", _INT64),  # the first packet
-    ("duration_ns", _INT64),  # to the last one
-    ("conn_state", _STRING),  # as in ``conns``; null of UDP, as the next two
+    ("duration_ns", _INT64),  # from the first packet to the last one
+    ("conn_state", _STRING),  # as in ``conns``; null for UDP, like the next two
     ("history", _STRING),
-    ("handshake_rtt_ns", _INT64),  # from the SYN to the ACK; null where the handshake was not seen, or repeated
+    ("handshake_rtt_ns", _INT64),  # from the SYN to the ACK; null if the handshake was not seen, or repeated
 )
 _OF_SIDE: Final = (
-    ("capture", _STRING),  # which told the side's figures; null = none has a packet of it
+    ("capture", _STRING),  # the vantage of the side's figures; null = none has a packet of it
     ("tap", _STRING),  # "tx": where the packets left, "mid", or "rx"
     ("packets", _INT64),
     ("ip_bytes", _INT64),
     ("payload_bytes", _INT64),  # TCP: the stream's bytes, each once
-    ("retx_packets", _INT64),  # TCP segments with bytes that had been seen; null of UDP
-    ("retx_bytes", _INT64),  # these bytes
+    ("retx_packets", _INT64),  # TCP segments with bytes that had been seen; null for UDP
+    ("retx_bytes", _INT64),  # the bytes that had been seen
     ("missed_bytes", _INT64),  # holes in the stream that no packet fills
     ("lost_packets", _INT64),  # left and did not arrive; null unless both were recorded
     ("unsent_packets", _INT64),  # arrived and were not seen to leave: of another size, or missed by the capture
-    ("rtt_samples", _INT64),  # acknowledged segments that tell a round trip; null of UDP
+    ("rtt_samples", _INT64),  # acknowledged segments that give a round trip; null for UDP
     ("rtt_min_ns", _INT64),
     ("rtt_p50_ns", _INT64),
     ("rtt_max_ns", _INT64),
@@ -77,17 +77,17 @@ class _Directions:
     tap: npt.NDArray[np.integer]
     first_ns: Ints
     last_ns: Ints
-    figures: dict[str, Ints]  # the columns of ``_OF_SIDE`` that a vantage alone knows; -1 = null
-    member: Ints  # of each packet its row here; ``_NONE`` = none
+    figures: dict[str, Ints]  # the columns of ``_OF_SIDE`` that one vantage has; -1 = null
+    member: Ints  # the row of each packet here; ``_NONE`` = none
 
 
 @dataclass
 class _Flows:
     """Flows over all vantages, and what each vantage saw."""
 
-    columns: dict[str, list[Any]]  # those of ``_OF_FLOW`` that do not depend on the choice of a vantage
+    columns: dict[str, list[Any]]  # the columns of ``_OF_FLOW`` that do not depend on the choice of a vantage
     seen: _Directions
-    of_vantage: Mapping[tuple[int, int], dict[str, Any]]  # of TCP by flow and vantage: state, history, handshake
+    of_vantage: Mapping[tuple[int, int], dict[str, Any]]  # TCP, by flow and vantage: state, history, handshake
 
 
 def build_flows(sighted: Sighted, hosts: Mapping[str, str]) -> pa.Table:
@@ -95,7 +95,7 @@ def build_flows(sighted: Sighted, hosts: Mapping[str, str]) -> pa.Table:
 
     Args:
         sighted: all packets of the flows.
-        hosts: the host of each address that is known; others are known by the capture in which their packets leave.
+        hosts: the host of each address that is known; other hosts follow from the capture in which their packets leave.
     """
     if not len(sighted.key):
         return FLOWS.empty_table()
@@ -105,7 +105,7 @@ def build_flows(sighted: Sighted, hosts: Mapping[str, str]) -> pa.Table:
 
 
 def _find_hosts(sighted: Sighted) -> dict[str, str]:
-    """The hosts of addresses whose packets leave at one vantage and arrive at no interface of it."""
+    """Return the hosts of addresses whose packets leave at one vantage and arrive at no interface of it."""
     packets = sighted.packets
     src, ipv6 = packets.columns.src, packets.ipv6
     place, count = factorise(src, packets.host, packets.tap)
@@ -156,10 +156,10 @@ _STATE: Final = ("conn_state", "history")
 
 
 def _unify(connections: TcpConnections) -> tuple[Ints, int]:
-    """The flow of each connection, of which every vantage has its own, and how many flows there are.
+    """Return the flow of each connection, of which every vantage has its own, and how many flows there are.
 
-    A vantage that did not see a handshake does not know which connection between two ports it saw. It is the latest
-    that another vantage saw begin before this one's ended; without such a one, it is a connection of its own.
+    A vantage that did not see a handshake does not know which connection between two ports it saw. The connection is
+    the latest one that another vantage saw begin before this one's ended. If there is none, it is a flow of its own.
     """
     ended = _last(connections.segments.ts_ns, connections.segments.stream // 2, len(connections.names))
     begun: dict[str, list[tuple[int, str]]] = {}
@@ -179,7 +179,7 @@ def _unify(connections: TcpConnections) -> tuple[Ints, int]:
 
 
 def _figure_streams(packets: Packets, connections: TcpConnections, streams: Streams) -> dict[str, Ints]:
-    """The figures of each stream."""
+    """Return the figures of each stream."""
     segments, count = connections.segments, 2 * len(connections.names)
     stream = segments.stream[streams.payload]
     new_bytes = _sum(stream, streams.new_bytes, count)
@@ -197,7 +197,7 @@ def _figure_streams(packets: Packets, connections: TcpConnections, streams: Stre
 
 
 def _summarise_times(group: Ints, values: Ints, count: int) -> dict[str, Ints]:
-    """The number, least, median and largest of each group's values. The median is a value: the lower of two."""
+    """Return the number, least, median and largest of each group's values. The median is the lower of two values."""
     order = np.lexsort((values, group))
     values, starts = values[order], np.searchsorted(group[order], np.arange(count + 1))
     samples = np.diff(starts)
@@ -249,7 +249,7 @@ def _find_udp(sighted: Sighted) -> _Flows:
 
 
 def _find_heads(flow: Ints, count: int, vantage: Ints, ts_ns: Ints) -> Ints:
-    """The first packet of each flow at the vantage with most of its packets: clocks of several do not compare."""
+    """Return the first packet of each flow at the vantage with most of its packets, since clocks do not compare."""
     place, seen = factorise(flow, vantage)
     order = np.lexsort((ts_ns, vantage, -np.bincount(place, minlength=seen)[place], flow))
     return order[np.searchsorted(flow[order], np.arange(count))]
@@ -286,7 +286,7 @@ def _tabulate(flows: _Flows, sighted: Sighted, named: Mapping[str, str]) -> pa.T
 
 
 def _complete(columns: dict[str, Any], flows: _Flows, senders: Ints) -> list[pa.Array]:
-    """Add what the vantage says that tells a flow's beginning: that of the originator, if there is one."""
+    """Add the values of the vantage that shows a flow's beginning: the originator's vantage, if there is one."""
     tellers = np.where(senders[ORIG::2] != _NONE, senders[ORIG::2], senders[RESP::2])
     seen, vantages = flows.seen, flows.seen.vantage[tellers].tolist()
     flow = seen.direction // 2
@@ -302,7 +302,7 @@ def _complete(columns: dict[str, Any], flows: _Flows, senders: Ints) -> list[pa.
 
 
 def _choose(seen: _Directions, among: Bools, count: int) -> Ints:
-    """The row of each direction that tells it best, ``_NONE`` if there is none."""
+    """Return the row of each direction with the best figures, ``_NONE`` if there is none."""
     rows = np.flatnonzero(among)
     rank = np.select([seen.tap[rows] == TX, seen.tap[rows] == MID], [0, 1], 2)
     order = rows[np.lexsort((seen.vantage[rows], -seen.figures["packets"][rows], rank, seen.direction[rows]))]
@@ -310,7 +310,7 @@ def _choose(seen: _Directions, among: Bools, count: int) -> Ints:
 
 
 def _count_losses(seen: _Directions, sighted: Sighted, senders: Ints, receivers: Ints) -> tuple[Ints, Ints]:
-    """Of each direction, the packets that left and did not arrive, and those that arrived and did not leave.
+    """Count for each direction packets that left and did not arrive, and packets that arrived and did not leave.
 
     Packets count between the first and the last that both vantages have, since captures begin and end at different
     instants.
@@ -334,7 +334,7 @@ def _count_losses(seen: _Directions, sighted: Sighted, senders: Ints, receivers:
 
 
 def _number_repeats(member: Ints, key: Ints) -> Ints:
-    """How many packets with its key each vantage had before each packet."""
+    """Return how many packets with its key each vantage had before each packet."""
     group, count = factorise(member, key)
     order = np.argsort(group, kind="stable")
     starts = np.searchsorted(group[order], np.arange(count))
@@ -344,7 +344,7 @@ def _number_repeats(member: Ints, key: Ints) -> Ints:
 
 
 def _inside(direction: Ints, matched: Bools, count: int) -> Bools:
-    """Which packets lie between the first and the last matched one of their direction; they are in order of time."""
+    """Return which packets lie between the first and the last matched one of their direction, in order of time."""
     place = np.arange(len(direction))
     first, last = np.full(count, len(direction)), np.full(count, -1)
     np.minimum.at(first, direction[matched], place[matched])
@@ -353,7 +353,7 @@ def _inside(direction: Ints, matched: Bools, count: int) -> Bools:
 
 
 def _last(values: Ints, group: Ints, count: int) -> Ints:
-    """The largest of each group."""
+    """Return the largest value of each group."""
     last = np.full(count, np.iinfo(np.int64).min)
     np.maximum.at(last, group, values)
     return last

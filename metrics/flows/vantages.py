@@ -1,12 +1,12 @@
-"""The packets of several captures together, with the copies of one packet marked: what captures of others need.
+"""Read the packets of several captures together, with marks for copies of one packet.
 
-Where both ends of a flow record, and on the interfaces of one host, a packet is in several places. A *vantage* is what
-recorded it: an interface whose host is known by its number, or all other interfaces of a file. Within a vantage a
+If both ends of a flow record, a packet is in several places, and so it is on the interfaces of one host. A *vantage* is
+what recorded it: an interface whose host is known by its number, or all other interfaces of a file. Within a vantage a
 packet counts once. Between vantages, copies of a packet have the same key.
 
-A packet is known again by its addresses, ports, length and IP identification, by TCP's sequence number,
-acknowledgement and flags, and by the first bytes of UDP's payload. Checksums are left to the network card at a sender,
-and routers change the time to live, so neither is part of the key.
+Copies of a packet are recognised by addresses, ports, length and IP identification, by TCP's sequence number,
+acknowledgement and flags, and by the first bytes of UDP's payload. At a sender, the network card computes checksums
+after the capture, and routers change the time to live, so neither is part of the key.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ UDP: Final = 17
 SLICE_PACKETS: Final = 1_000_000
 
 _COPY_NS: Final = 1_000_000_000
-"""Copies within a host are seen that soon after each other. An IP identification comes again later than that."""
+"""Copies within a host are seen this soon after each other. An IP identification repeats only later."""
 
 _SAMPLE_BYTES, _UDP_BYTES, _IPV6_BYTES = 16, 8, 40
 _PRIME, _SEED = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xCBF29CE484222325)
@@ -38,13 +38,13 @@ Hashes = npt.NDArray[np.uint64]
 
 @dataclass
 class Sighted:
-    """Packets of TCP and UDP, once per vantage, in order of time within each."""
+    """Packets of TCP and UDP, once per vantage, in order of time within each vantage."""
 
     packets: Packets  # ``host`` is the number of the vantage
     key: Ints  # the same for the copies of a packet at other vantages
-    udp_bytes: Ints  # UDP payload; 0 of TCP
-    vantages: list[str]  # what each is called: the file, and the host where several are in it
-    hosts: list[str]  # the host that each stands for
+    udp_bytes: Ints  # UDP payload; 0 for TCP
+    vantages: list[str]  # the name of each: the file, and the host if there are several in it
+    hosts: list[str]  # the host for which each stands
 
 
 def read_share(captures: Sequence[Capture], share: int, shares: int) -> Sighted:
@@ -74,7 +74,7 @@ def read_share(captures: Sequence[Capture], share: int, shares: int) -> Sighted:
 
 
 def name_hosts(files: Sequence[str]) -> dict[str, str]:
-    """Return the host that each capture is called by: its file's name, or its folder's if two files have one name.
+    """Return the name of each capture's host: the name of its file, or of its folder if two files have one name.
 
     Args:
         files: paths, such as ``alice/eth0.pcap`` and ``bob/eth0.pcap``, or ``alice.pcap`` and ``bob.pcap``.
@@ -87,7 +87,7 @@ def name_hosts(files: Sequence[str]) -> dict[str, str]:
 
 @dataclass
 class _Part:
-    """What is read of a file."""
+    """What was read of a file."""
 
     packets: Packets
     key: Ints
@@ -96,7 +96,7 @@ class _Part:
 
 
 def _read_file(capture: Capture, share: int, shares: int, first: int, ipv6: dict[bytes, int]) -> _Part:
-    """Read the share's packets of a file, whose vantages are numbered from ``first`` on."""
+    """Read the share's packets of a file, and number its vantages from ``first`` on."""
     records = read_bytes(open_capture(capture.path), capture.rule)
     linktypes = np.array([each.linktype for each in records.interfaces] or [0])
     inference, kept = TapInference(), []
@@ -134,7 +134,7 @@ def _select(packets: Packets, rows: Ints) -> Packets:
 
 
 def _join_packets(parts: Sequence[Packets], ipv6: list[bytes]) -> Packets:
-    """The packets of several files. Their bytes are left behind."""
+    """Join the packets of several files, without their bytes."""
     records: dict[str, Any] = {name: _joined([part.records for part in parts], name) for name in COLUMNS}
     columns = {each.name: _joined([part.columns for part in parts], each.name) for each in fields(Columns)}
     none = Records(data=np.empty(0, np.uint8), **records)
@@ -150,7 +150,7 @@ def _number_addresses(columns: Columns, numbers: Sequence[int]) -> None:
 
 
 def _of_share(columns: Columns, share: int, shares: int) -> Bools:
-    """Which packets are of TCP or UDP, and of the share. All packets of two addresses are in one share."""
+    """Return which packets are of TCP or UDP, and of the share. All packets of two addresses are in one share."""
     has_ports = (columns.nature == TCP) | ((columns.proto == UDP) & (columns.src_port >= 0))
     low, high = np.minimum(columns.src, columns.dst), np.maximum(columns.src, columns.dst)
     pair = _mix(_mix(np.full(len(low), _SEED), low), high)
@@ -158,7 +158,7 @@ def _of_share(columns: Columns, share: int, shares: int) -> Bools:
 
 
 def _describe(records: Records, columns: Columns, linktypes: Ints) -> tuple[Ints, Ints, Ints]:
-    """The keys of packets, their IP identifications (0: none), and the bytes of UDP payload."""
+    """Return the keys of packets, their IP identifications (0: none), and the bytes of UDP payload."""
     data = records.data
     at, _ = strip_links(records, linktypes, records.tap.copy())
     is_four = columns.src < IPV6_BASE
@@ -185,10 +185,11 @@ def _mix(hashed: Hashes, column: npt.NDArray[np.integer]) -> Hashes:
 
 
 def _is_copy(packets: Packets, key: Ints, ip_id: Ints) -> Bools:
-    """Which packets a vantage has for the second time, because it records at several interfaces or both ways.
+    """Return which packets a vantage has again, because it records at several interfaces or both ways.
 
-    With an IP identification, a packet with an earlier one's key is that packet: what is sent again has another number.
-    Without, it is if it was seen at another interface, or in the other direction, than the first.
+    With an IP identification, a packet with the key of an earlier packet is that packet: a packet that is sent again
+    has another number. Without an identification, it is that packet if it was seen at another interface, or in the
+    other direction, than the first.
     """
     ts_ns = packets.records.ts_ns
     group, _ = factorise(packets.host, key)

@@ -1,4 +1,4 @@
-"""The tables of captures as Parquet, and what they say in a few lines."""
+"""Write the tables of captures as Parquet, and summarise them in a few lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,8 +34,8 @@ def write_tables(executor: Executor, captures: Sequence[Capture], hosts: Mapping
     Args:
         executor: runs the tasks.
         captures: one or more.
-        hosts: of addresses.
-        folder: where the tables are to be.
+        hosts: the host of each address.
+        folder: the folder of the tables.
     """
     targets = {name: folder / table_file(name) for name in ("flows", "captures")}
     for target in targets.values():
@@ -59,7 +59,7 @@ def _write(table: pa.Table, folder: Path, part: int) -> None:
 
 
 def summarise(folder: Path) -> Iterator[str]:
-    """Say in a few lines what the tables have."""
+    """Yield a few lines about what the tables have."""
     flows = open_dataset(folder / table_file("flows"), FLOWS).to_table(columns=_COLUMNS)
     captures = open_dataset(folder / table_file("captures"), CAPTURES).to_table()
     yield from _describe_captures(captures)

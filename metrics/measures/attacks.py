@@ -7,26 +7,26 @@ from metrics.measures.deliveries import Deliveries
 from metrics.measures.measure import Family, Values, count_values, ratio
 
 NodeSet = int
-"""Bit i is set for node i."""
+"""A set of nodes: bit i is set for node i."""
 
 
 class Disclosure(NamedTuple):
-    """What one asker reached."""
+    """What one adversary that asks has found out."""
 
-    node: int  # the asker
-    subscriptions: int  # of honest nodes, at any time, to topics that the asker never had: (node, topic) pairs
-    disclosed: int  # those of them that it concluded
-    wrong: int  # what else it concluded of such topics and honest nodes
+    node: int  # the adversary
+    subscriptions: int  # (node, topic) pairs of honest nodes, at any time, without topics that the adversary had
+    disclosed: int  # such subscriptions that it concluded
+    wrong: int  # other conclusions about such topics and honest nodes
 
 
 def measure_disclosure(
     concluded: Mapping[int, Mapping[int, NodeSet]], subscribers: Mapping[int, NodeSet], adversaries: Iterable[int]
 ) -> list[Disclosure]:
-    """An entry for each asker, by its number.
+    """Return an entry for each adversary that asks, by its number.
 
     Args:
-        concluded: asker to topic to the nodes of which it concluded that they subscribe; one that concluded nothing
-            has an entry without topics.
+        concluded: adversary to topic to the nodes of which it concluded that they subscribe; an adversary without
+            conclusions has an entry without topics.
         subscribers: topic to the nodes that subscribed at any time.
         adversaries: all nodes that misbehave.
     """
@@ -57,10 +57,10 @@ DISCLOSURE.add(
 
 
 class Slots(NamedTuple):
-    """The links of honest nodes' own choice, of each node the entries of its routing table."""
+    """The links that honest nodes chose themselves; for each node, the entries of its routing table."""
 
-    to_adversaries: int  # how many of them lead to adversaries
-    of_nodes: Values  # how many each honest node has
+    to_adversaries: int  # links that lead to adversaries
+    of_nodes: Values  # links of each honest node
 
 
 SLOTS = Family[Slots]("nodes' links (snapshots)", "snapshot")

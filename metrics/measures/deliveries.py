@@ -1,4 +1,4 @@
-"""Measures of messages: what was delivered, when, and in how many copies.
+"""Measures of messages: which were delivered, when, and in how many copies.
 
 A copy is a frame with the body of a message (``Data``) that a node received, the first one or not. Frames that only
 announce a message or ask for one are control traffic (``metrics.measures.traffic``).
@@ -15,7 +15,7 @@ NOTHING: Values = np.empty(0, np.int64)
 
 
 class TopicDeliveries(Struct):
-    """The deliveries of the messages with the same first topic; ``delay_ns``: of all of them, added up."""
+    """The deliveries of the messages with the same first topic; ``delay_ns`` is the sum over all of them."""
 
     expected: int = 0
     delivered: int = 0
@@ -25,24 +25,24 @@ class TopicDeliveries(Struct):
 class Deliveries(Struct, frozen=True):
     """Messages, and their copies at some nodes."""
 
-    messages: int  # published
+    messages: int  # published messages
     expected: int  # pairs of a message and a node other than its publisher that subscribed when it was published
-    delivered: int  # how many of them were delivered
-    delays_ms: Sample  # from publication to delivery, where both are known
-    hops: Sample = NOTHING  # links that each delivered copy crossed, where that is known
+    delivered: int  # pairs among them that were delivered
+    delays_ms: Sample  # from publication to delivery, if both are known
+    hops: Sample = NOTHING  # links that each delivered copy crossed, if that is known
     repeated: int = 0  # deliveries after the first one of a message to a node
     relays: int = 0  # first copies at nodes that subscribe to none of the topics
     duplicates: int = 0  # copies after the first
-    copies: Values = NOTHING  # of each node that received a copy, how many it received
-    at_relay: Values = NOTHING  # how many of these are of messages to whose topics the node did not subscribe
+    copies: Values = NOTHING  # copies that each node received, for nodes that received any
+    at_relay: Values = NOTHING  # copies among them that are of messages to whose topics the node did not subscribe
     topics: Mapping[int, TopicDeliveries] = {}  # by the number of the messages' first topic
-    settled_expected: int = 0  # of the messages whose publisher had joined workload.settle_s before, or earlier
+    settled_expected: int = 0  # pairs of messages whose publisher had joined workload.settle_s before, or earlier
     settled_delivered: int = 0
-    unknown: int = 0  # expected ones of which it is not known whether they were delivered
+    unknown: int = 0  # expected deliveries of which it is not known whether they were made
 
     @property
     def known(self) -> int:
-        """The expected ones of which it is known whether they were delivered."""
+        """The expected deliveries of which it is known whether they were made."""
         return self.expected - self.unknown
 
     @property
@@ -57,7 +57,7 @@ class Deliveries(Struct, frozen=True):
 
     @property
     def overhead_percents(self) -> Values:
-        """The same in percent, rounded up, so that no more than 20 % is 20."""
+        """The same in percent, rounded up, so that 20 stands for at most 20 %."""
         return -(-100 * self.at_relay // self.copies)
 
 

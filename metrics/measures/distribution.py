@@ -1,4 +1,4 @@
-"""What is kept of many values: how many there are, their sum, and those at some ranks."""
+"""Distributions of many values: how many there are, their sum, and the values at some ranks."""
 
 import math
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ import numpy.typing as npt
 from msgspec import Struct
 
 SHARES: Final = (0.5, 0.9, 0.99)
-"""The quantiles that can be computed of a distribution."""
+"""The quantiles that a distribution has."""
 
 STEPS: Final = 400
 """How many values are kept for a curve, if there are so many."""
 
 
 class Distribution(Struct, frozen=True):
-    """Values that are too many to be kept. The measures of an array of values can be computed of it, and are the same.
+    """The distribution of too many values to keep. It gives the same measures as an array of the values.
 
-    ``ranks`` are those of ``kept_ranks``: the quantiles of ``SHARES``, the smallest and the largest value are exact.
+    ``ranks`` come from ``kept_ranks``: the quantiles of ``SHARES``, the smallest and the largest value are exact.
     """
 
     count: int
-    total: float  # of all values, not only of those that are kept
+    total: float  # the sum of all values, also of the values that are not kept
     ranks: tuple[int, ...]  # from 0, in rising order
     values: tuple[float, ...]  # the values at these ranks when all are sorted
 
@@ -30,15 +30,15 @@ class Distribution(Struct, frozen=True):
         return self.count
 
     def mean(self) -> float:
-        """The mean of all values, of which there must be one."""
+        """Return the mean of all values, of which there must be at least one."""
         return self.total / self.count
 
     def max(self) -> float:
-        """The largest value; there must be one."""
+        """Return the largest value; there must be at least one."""
         return self.values[-1]
 
     def quantile(self, share: float) -> float:
-        """A quantile, interpolated between two values as ``numpy.quantile`` does; there must be one.
+        """Return a quantile, interpolated between two values as ``numpy.quantile`` does; there must be a value.
 
         Raises:
             ValueError: the values around it are not kept.
@@ -60,7 +60,7 @@ class Distribution(Struct, frozen=True):
 
 
 def of_counts(values: Sequence[int], counts: Sequence[int]) -> Distribution:
-    """The distribution of integers, of which each of some rising values is there so many times."""
+    """Return the distribution of integers: each of some rising values, and how often it occurs."""
     until = np.cumsum(np.array(counts, np.int64))
     ranks = kept_ranks(int(until[-1]) if len(until) else 0)
     places = np.searchsorted(until, np.array(ranks, np.int64), "right")
@@ -69,7 +69,7 @@ def of_counts(values: Sequence[int], counts: Sequence[int]) -> Distribution:
 
 
 def kept_ranks(count: int) -> list[int]:
-    """The ranks that are kept of so many values: evenly spread ones, and the neighbours of the quantiles."""
+    """Return the ranks that are kept of ``count`` values: evenly spread ones, and the neighbours of the quantiles."""
     if not count:
         return []
     around = {math.floor((count - 1) * share) + step for share in SHARES for step in (0, 1)}

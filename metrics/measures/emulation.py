@@ -1,4 +1,4 @@
-"""Measures that need what only a run's tables tell: the delays of the emulated network and inside hosts."""
+"""Measures that only a run's tables give: the delays of the emulated network and inside hosts."""
 
 from msgspec import Struct
 
@@ -6,16 +6,16 @@ from metrics.measures.measure import Family, Sample, Values, largest
 
 
 class EmulationFacts(Struct, frozen=True):
-    """What a run's tables tell of the network and the hosts."""
+    """Values of the network and the hosts from a run's tables."""
 
-    least_delays_ms: Sample  # of each delivery, the least delay that packets allow
-    stretches: Sample  # of each delivery, its delay over the one-way delay of the direct path
-    rtt_errors_ms: Values  # of the probes of the idle network, |RTT measured - asked|
-    wire_error_ms_p99: float | None  # as its check took it; None = not tested
-    send_delays_ms: Sample  # of each hop, the delay in the sender's host
-    receive_delays_ms: Sample  # of each hop, the delay in the receiver's host
-    lateness_ms_p99: float | None  # as its check took it; None = not tested
-    second_lateness_ms: Values  # of each second, the 99th percentile of the data plane's lateness
+    least_delays_ms: Sample  # the least delay that packets allow, for each delivery
+    stretches: Sample  # the delay over the one-way delay of the direct path, for each delivery
+    rtt_errors_ms: Values  # |RTT measured - asked|, for the probes of the idle network
+    wire_error_ms_p99: float | None  # the value of its check; None = not tested
+    send_delays_ms: Sample  # the delay in the sender's host, for each hop
+    receive_delays_ms: Sample  # the delay in the receiver's host, for each hop
+    lateness_ms_p99: float | None  # the value of its check; None = not tested
+    second_lateness_ms: Values  # the 99th percentile of the data plane's lateness, for each second
 
 
 EMULATION = Family[EmulationFacts]("the network and the hosts")

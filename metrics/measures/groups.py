@@ -1,8 +1,8 @@
-"""Measures of messages with expressions: whom they reached, and what that cost.
+"""Measures of messages with expressions: which nodes they reached, and what that cost.
 
-The *group* of a message is the nodes other than the publisher that satisfied its expression when it was published: its
-members. Source of the questions: Cutting, Landfeldt and Quigley, Implicit group messaging in peer-to-peer networks,
-Figure 1.
+The *group* of a message consists of the nodes other than the publisher that satisfied its expression when it was
+published: its *members*. Source of the questions: Cutting, Landfeldt and Quigley, Implicit group messaging in
+peer-to-peer networks, Figure 1.
 """
 
 import numpy as np
@@ -12,24 +12,24 @@ from metrics.measures.measure import Family, Values, ratio
 from metrics.measures.steiner import MOST_HOSTS
 
 NEWCOMER_S = 10
-"""How long after a publication a node that joins counts as a newcomer who may want a replay."""
+"""A node that joins this long after a publication, or earlier, counts as a newcomer that may want a replay."""
 
 
 class GroupMessages(Struct, frozen=True):
     """Messages with expressions, an entry per message (M), among honest nodes."""
 
     members: Values  # (M,) nodes in the group
-    reached: Values  # (M,) members to whose application it was handed
+    reached: Values  # (M,) members that handed it to their application
     latecomers: Values  # (M,) other nodes that satisfied the expression only when it was handed to their application
-    false_positives: Values  # (M,) other nodes to whose application it was handed, but that did not satisfy it then
-    false_positives_predicted: Values  # (M,) how many of these the protocol predicts; nan = it predicts nothing
-    relays: Values  # (M,) other nodes that took it, but only to pass it on
+    false_positives: Values  # (M,) other nodes that handed it to their application but did not satisfy it then
+    false_positives_predicted: Values  # (M,) false positives that the protocol predicts; nan = it predicts nothing
+    relays: Values  # (M,) other nodes that took it only to pass it on
     others: Values  # (M,) nodes that were up at the publication, without members and publisher
     copies: Values  # (M,) copies that nodes received
-    delay_ms: Values  # (M,) the one-way delays of these copies' links, added up
+    delay_ms: Values  # (M,) the sum of the one-way delays of these copies' links
     bound_ms: Values  # (M,) the least that this sum can be (``metrics.measures.steiner``); nan = not computed
-    sent: Values  # (n,) of each node, how many of the copies it sent
-    expressions: Values  # (l,) of each link that carried copies, of how many different expressions they were
+    sent: Values  # (n,) copies that each node sent
+    expressions: Values  # (l,) different expressions of the copies on each link that carried any
 
     @property
     def known(self) -> Values:
@@ -38,9 +38,9 @@ class GroupMessages(Struct, frozen=True):
 
 
 def gini(values: Values) -> float | None:
-    """The Gini coefficient: 0 if all are equal, 1 - 1/n if one of n has all; None where they add up to 0.
+    """Return the Gini coefficient: 0 if all are equal, 1 - 1/n if one of n has all; None if the sum is 0.
 
-    Half the mean absolute difference of all pairs over the mean.
+    It is half the mean absolute difference of all pairs over the mean.
     """
     ordered = np.sort(values)
     total = float(ordered.sum())
@@ -142,11 +142,11 @@ GROUPS.add(
 class Newcomers(Struct, frozen=True):
     """Honest nodes that joined at most ``NEWCOMER_S`` after a message with an expression that they satisfied.
 
-    They were down when it was published. Pairs of a message and a node are counted.
+    They were down when it was published. The measure counts pairs of a message and a node.
     """
 
     joined: int
-    reached: int  # those to whose application it was handed
+    reached: int  # pairs in which the node handed the message to its application
 
 
 NEWCOMERS = Family[Newcomers]("replay of messages with expressions", "messages")

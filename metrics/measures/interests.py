@@ -1,4 +1,4 @@
-"""Measures of the nodes' interests alone, whatever the overlay."""
+"""Measures of the nodes' interests alone, independent of the overlay."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +14,7 @@ LEVELS = (0.9, 0.95, 0.98, 0.99)
 
 
 class Interests:
-    """What nodes subscribe to.
+    """The topics to which nodes subscribe.
 
     Args:
         nodes: the topics of each node; at least one node.

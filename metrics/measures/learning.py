@@ -13,7 +13,7 @@ QUANTILES = tuple(place / 50 for place in range(51))
 _DELAY = "latency_ms_mean"
 
 SCORES = Family[Values]("scores (epochs)", "epochs")
-"""Of the scores of some nodes (at least one). Source: Topiary section V-A, performance measures 3 and 4."""
+"""Measures of the scores of some nodes (at least one). Source: Topiary section V-A, performance measures 3 and 4."""
 SCORES.add_statistics("score", "", "score of the neighbours that a node keeps at an epoch's end", lambda it: it, "mean")
 SCORES.add(
     "score_quantiles",
@@ -24,7 +24,7 @@ SCORES.add(
 )
 
 LEARNING = Family[Sequence[Mapping[str, Any]]]("epochs")
-"""Of the rows of the table ``epochs`` with a score and a delivery, at least two."""
+"""Measures of the rows of the table ``epochs`` with a score and a delivery, at least two."""
 LEARNING.add("epochs", "epochs", "whole epochs", len)
 LEARNING.add("epoch_first_delay_ms_mean", "ms", "delay in the first epoch, mean", lambda it: it[0][_DELAY])
 LEARNING.add("epoch_last_delay_ms_mean", "ms", "delay in the last whole epoch, mean", lambda it: it[-1][_DELAY])

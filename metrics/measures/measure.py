@@ -1,4 +1,4 @@
-"""What a measure is, and the formulas that many measures share."""
+"""The definition of a measure, and the formulas that many measures share."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -19,28 +19,28 @@ Sample: TypeAlias = Values | Distribution
 """Values of which statistics are taken."""
 
 Formula: TypeAlias = Callable[[Facts], float | Iterable[tuple[float, float]] | None]
-"""From the facts to the value, None if there is nothing to compute it of; for a measure that is counted by something to
-pairs of what a count is of and the count."""
+"""Computes the value from the facts, None if there is nothing to compute it from. If something counts the measure, the
+value is pairs of what is counted by and the count."""
 
 Value = tuple[str, float | None, float]
 """A measure's name, what it is counted by (None for a single number), and its value."""
 
 COUNTERS = ("degree", "rank", "kind", "length", "percent")
-"""What nodes, frames, pairs or deliveries are counted by: there, a count that is missing is 0."""
+"""The units by which nodes, frames, pairs or deliveries are counted. For these, a missing count is 0."""
 
 
 def ratio(part: float, whole: float) -> float | None:
-    """``part / whole``; None where ``whole`` is 0."""
+    """Return ``part / whole``; None if ``whole`` is 0."""
     return float(part / whole) if whole else None
 
 
 def mean(values: Sample) -> float | None:
-    """The mean; None where there are no values."""
+    """Return the mean; None if there are no values."""
     return float(values.mean()) if len(values) else None
 
 
 def largest(values: Sample) -> float | None:
-    """The largest value, an integer of an array of integers; None where there are no values."""
+    """Return the largest value, an integer for an array of integers; None if there are no values."""
     if not len(values):
         return None
     found: float = values.max() if isinstance(values, Distribution) else values.max().item()
@@ -48,20 +48,20 @@ def largest(values: Sample) -> float | None:
 
 
 def total(values: Sample) -> float:
-    """The sum, an integer of integers."""
+    """Return the sum, an integer for integers."""
     found: float = values.total if isinstance(values, Distribution) else values.sum().item()
     return found
 
 
 def quantile(values: Sample, share: float) -> float | None:
-    """A quantile, interpolated between two values; None where there are none."""
+    """Return a quantile, interpolated between two values; None if there are none."""
     if isinstance(values, Distribution):
         return values.quantile(share) if values.count else None
     return float(np.quantile(values, share)) if len(values) else None
 
 
 def count_values(values: Sample) -> Iterator[tuple[int, int]]:
-    """How often each integer of an array occurs, in rising order."""
+    """Yield how often each integer of an array occurs, in rising order."""
     if isinstance(values, Distribution):
         raise TypeError("of a distribution not every value is known")
     found, counts = np.unique(values, return_counts=True)
@@ -75,7 +75,7 @@ STATISTICS: dict[str, tuple[str, Callable[[Sample], float | None]]] = {
     "p90": ("90th percentile", partial(quantile, share=0.9)),
     "p99": ("99th percentile", partial(quantile, share=0.99)),
 }
-"""How names of measures end: in words, and the formula."""
+"""The endings of names of measures: each in words, and its formula."""
 
 
 def _composed(statistic: Callable[[Sample], float | None], values: Callable[[Facts], Sample]) -> Formula[Facts]:
@@ -85,15 +85,15 @@ def _composed(statistic: Callable[[Sample], float | None], values: Callable[[Fac
 class Measure(Struct, Generic[Facts], frozen=True):
     """A measure."""
 
-    name: str  # its name in files, which names the unit if that is a unit of time
-    unit: str  # of the value; ``ratio`` for shares (0..1), empty for a plain number
+    name: str  # its name in files, with its unit if that is a unit of time
+    unit: str  # the unit of the value; ``ratio`` for shares (0..1), empty for a plain number
     text: str  # its meaning, as a phrase that stands alone
     formula: Formula[Facts]  # how it is computed
     by: str = ""  # what it is counted by; empty for a single number
 
     @property
     def counts(self) -> bool:
-        """Whether a count that is missing is 0."""
+        """Whether a missing count is 0."""
         return self.by in COUNTERS
 
     @property
@@ -111,7 +111,7 @@ class Family(Generic[Facts]):
     """The measures of the same facts, in the order in which they are computed and shown.
 
     Args:
-        title: what they are of.
+        title: what the measures are about.
         when: what they need in a study: a run, a snapshot of its overlay, its messages, or the epochs of a protocol
             that learns.
     """
@@ -122,7 +122,15 @@ class Family(Generic[Facts]):
         self.measures: list[Measure[Facts]] = []
 
     def add(self, name: str, unit: str, text: str, formula: Formula[Facts], by: str = "") -> None:
-        """Define a measure; the arguments are the attributes of ``Measure``."""
+        """Define a measure; the arguments are the attributes of ``Measure``.
+
+        Args:
+            name: the name of the measure.
+            unit: the unit of its value.
+            text: its meaning.
+            formula: computes it.
+            by: what it is counted by.
+        """
         self.measures.append(Measure(name, unit, text, formula, by))
 
     def add_statistics(
@@ -132,9 +140,9 @@ class Family(Generic[Facts]):
 
         Args:
             name: what precedes the statistic in the names, such as ``degree`` of ``degree_mean``.
-            unit: of the values.
+            unit: the unit of the values.
             text: what precedes the statistic in the texts.
-            values: from the facts to the array.
+            values: returns the array from the facts.
             statistics: keys of ``STATISTICS``.
         """
         for key in statistics:
@@ -146,14 +154,14 @@ class Family(Generic[Facts]):
         return tuple(measure.name for measure in self.measures)
 
     def values(self, facts: Facts, wanted: Collection[str]) -> list[Value]:
-        """Compute those measures among ``wanted`` that have a value.
+        """Compute the measures among ``wanted`` that have a value.
 
         Args:
             facts: what the formulas read.
             wanted: names of measures, of this family and others.
 
         Returns:
-            The values in the family's order; of a measure that is counted by something, one per count.
+            The values in the family's order; a measure that is counted by something has one value per count.
         """
         found: list[Value] = []
         for measure in self.measures:
@@ -165,7 +173,7 @@ class Family(Generic[Facts]):
         return found
 
     def numbers(self, facts: Facts) -> dict[str, float | None]:
-        """Compute all measures that are single numbers; None = there is nothing to compute it of."""
+        """Compute all measures that are single numbers; None = there is nothing to compute it from."""
         names = [measure.name for measure in self.measures if not measure.by]
         return dict.fromkeys(names) | {name: value for name, _, value in self.values(facts, names)}
 

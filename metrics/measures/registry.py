@@ -1,4 +1,4 @@
-"""Every measure by its name: those of Trellis, and after them in their families those of plugins (``peer.plugins``).
+"""Every measure by its name: the measures of Trellis, then, in their families, those of plugins (``peer.plugins``).
 
 Families are complete once this module is imported.
 """
@@ -32,16 +32,16 @@ STUDIED: tuple[Family[Any], ...] = (
     DISCLOSURE,
     TRAFFIC,
 )
-"""What a study may name: a simulation in memory tells it."""
+"""The families that a study may name: a simulation in memory has their facts."""
 
 FAMILIES: tuple[Family[Any], ...] = (*STUDIED, WIRE_LINKS, LEARNING, ATTACK, EMULATION)
 """Every family."""
 
 REPORTED: tuple[Family[Any], ...] = (DELIVERIES, TRAFFIC, EMULATION, GROUPS, LEARNING, ATTACK, DISCLOSURE)
-"""The families of which a run's report has the measures of plugins, too."""
+"""The families whose measures from plugins a run's report has, too."""
 
 _MEASURE_OF = {"messages_published": "messages"}
-"""Headline numbers that have another name than their measure."""
+"""Headline numbers with another name than their measure."""
 
 _LEAST = ("least_delay_ms_p50", "least_delay_ms_p99")
 
@@ -65,10 +65,10 @@ _OWN_HEADLINE = (
 
 
 def _add_measures() -> tuple[str, ...]:
-    """Add the measures of plugins to their families, and return the names of those that are headline numbers.
+    """Add the measures of plugins to their families, and return the names of the headline numbers among them.
 
     Raises:
-        PluginError: a plugin has something else, an unknown family, or uses a name that is taken.
+        PluginError: a plugin has another object, an unknown family, or a name that is taken.
     """
     found = []
     for plugin, addition in added("measures", Addition):
@@ -92,5 +92,5 @@ MEASURES: dict[str, Measure[Any]] = {measure.name: measure for family in FAMILIE
 
 
 def find_measure(name: str) -> Measure[Any] | None:
-    """The measure behind a headline number; None for a name that another version of the code wrote."""
+    """Return the measure of a headline number; None for a name that another version of the code wrote."""
     return MEASURES.get(_MEASURE_OF.get(name, name))

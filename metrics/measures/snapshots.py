@@ -13,9 +13,9 @@ from metrics.overlay.topics import TopicOverlay, measure_topics
 
 
 def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]:
-    """Compute those measures of a snapshot among ``wanted``, and nothing else: some take long.
+    """Compute the measures of a snapshot among ``wanted``, and nothing else: some take long.
 
-    No measure has a value where no node is up.
+    No measure has a value if no node is up.
     """
     if not snapshot.count:
         return []
@@ -33,13 +33,13 @@ def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]
 
 
 def measure_overlay(snapshot: Snapshot) -> dict[str, float | None]:
-    """The columns of the table ``overlay``: the single numbers of a snapshot; None = there is nothing to measure."""
+    """Return the columns of the table ``overlay``: the single numbers of a snapshot; None = nothing to measure."""
     numbers = NODES.numbers(snapshot) | LINKS.numbers(count_links(snapshot))
     return numbers | GRAPH.numbers(measure_graph(snapshot)) | TOPICS.numbers(measure_topics(snapshot))
 
 
 def _histogram(counts: Integers) -> Iterator[tuple[int, int]]:
-    """The counts that are not 0, each by its place."""
+    """Yield the counts that are not 0, each with its place."""
     return ((place, count) for place, count in enumerate(counts.tolist()) if count)
 
 
@@ -55,12 +55,12 @@ Topics = Sequence[TopicOverlay]
 
 
 def _total(column: str) -> Callable[[Topics], int]:
-    """The sum of a column of ``TopicOverlay``."""
+    """Return a function for the sum of a column of ``TopicOverlay``."""
     return lambda topics: sum(getattr(topic, column) for topic in topics)
 
 
 def _most(column: str) -> Callable[[Topics], int | None]:
-    """The largest value of a column of ``TopicOverlay``."""
+    """Return a function for the largest value of a column of ``TopicOverlay``."""
     return lambda topics: max((getattr(topic, column) for topic in topics), default=None)
 
 

@@ -1,4 +1,4 @@
-"""A lower bound on what it costs to bring a message from its publisher to some nodes.
+"""A lower bound for the cost to bring a message from its publisher to some nodes.
 
 The cost of a set of copies is the sum of the one-way delays of their links. Copies that reach all *terminals* (the
 publisher and the nodes) contain a tree that connects them, perhaps over other nodes. So no set of copies costs less
@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_HOSTS = 1000
-"""Hosts up to which the bound is computed: the shortest paths take a time that grows with their number's cube."""
+"""The most hosts for which the bound is computed: the time for shortest paths grows with the cube of their number."""
 
 Matrix = npt.NDArray[np.float64]
 
 
 def shortest_paths(delays: Matrix) -> Matrix:
-    """(n, n) lengths of the shortest paths between all hosts if links have the smaller delay of both directions.
+    """Return the lengths of shortest paths between all hosts, (n, n); a link has the smaller delay of both directions.
 
     Args:
         delays: (n, n) one-way delays from row to column.
@@ -38,17 +38,17 @@ def shortest_paths(delays: Matrix) -> Matrix:
 
 
 def bound_tree(lengths: Matrix, terminals: Sequence[int]) -> float:
-    """The least cost of a tree that connects these hosts, or less; 0 of fewer than two.
+    """Return a lower bound of the cost of a tree that connects these hosts; 0 for fewer than two.
 
     Args:
-        lengths: of ``shortest_paths``.
+        lengths: the result of ``shortest_paths``.
         terminals: different hosts.
     """
     count = len(terminals)
     if count < 2:
         return 0.0
     between = lengths[np.ix_(terminals, terminals)]
-    nearest = between[0].copy()  # Prim: how far each terminal is from the tree, which begins with the first one
+    nearest = between[0].copy()  # Prim: each terminal's distance from the tree, which begins with the first one
     outside = np.ones(count, np.bool_)
     outside[0] = False
     cost = 0.0

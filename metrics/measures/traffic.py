@@ -9,16 +9,16 @@ from peer.core.frames import Bye, Data, Hello
 from peer.protocols.registry import background_kinds
 
 BACKGROUND = {Hello.kind, Bye.kind} | background_kinds()
-"""Frames that no join or leave causes: periodic ones, and those that open and close a link for any reason."""
+"""Frames not caused by joins or leaves: periodic ones, and frames that open and close a link for any reason."""
 
 
 class Traffic(Struct, frozen=True):
-    """What some nodes sent in a span of time."""
+    """The frames that some nodes sent in a span of time."""
 
-    frames: Mapping[int, int]  # how many, by kind
-    sizes_bytes: Mapping[int, int]  # their bytes, by kind
-    peer_seconds: float  # the nodes times the span
-    changes: int = 0  # how many nodes joined, left or crashed in it
+    frames: Mapping[int, int]  # number of frames, by kind
+    sizes_bytes: Mapping[int, int]  # bytes of frames, by kind
+    peer_seconds: float  # the number of nodes times the span
+    changes: int = 0  # how many nodes joined, left or crashed in the span
 
 
 def _control(counts: Mapping[int, int], without: Collection[int] = ()) -> int:

@@ -1,4 +1,4 @@
-"""Measures of what an overlay does to the links of an underlay that is a graph: link stress, and paths.
+"""Measures of the links of an underlay that is a graph, as an overlay uses them: link stress, and paths.
 
 A *link* is a link between two routers, in one direction. It is *used* if copies of messages crossed it. The *stress* of
 a link is the number of copies of a message that crossed it. A multicast tree in the network itself has stress 1.
@@ -14,14 +14,14 @@ from metrics.measures.steiner import MOST_HOSTS
 
 
 class UnderlayLoad(Struct, frozen=True):
-    """What copies of messages did to links (L), paths of P pairs of nodes that sent some, and M messages."""
+    """The effect of copies of M messages on links (L), and on paths of P pairs of nodes that sent some."""
 
     copies: Values  # (L,) copies that crossed the link
-    messages: Values  # (L,) different messages of these
+    messages: Values  # (L,) different messages of these copies
     most: Values  # (L,) the most copies of one message
     crossings: Values  # (M,) links that copies of the message crossed, each copy and each link counted
-    bound: Values  # (M,) the least that this can be if it reaches the same nodes; nan = not computed
-    stretches: Values  # of deliveries between routers: delay along the overlay path over that of the direct path
+    bound: Values  # (M,) the least number of crossings that reaches the same nodes; nan = not computed
+    stretches: Values  # for deliveries between routers: delay along the overlay path over the delay of the direct path
     busiest: Values  # (P,) the busiest link of each directed pair of nodes that sent copies through links
 
     @property
@@ -37,7 +37,7 @@ class UnderlayLoad(Struct, frozen=True):
 
 
 def _share_together(busiest: Values) -> float | None:
-    """The share of the pairs whose busiest link is also that of another pair."""
+    """Return the share of the pairs whose busiest link is also the busiest link of another pair."""
     _, counts = np.unique(busiest, return_counts=True)
     return ratio(int(counts[counts > 1].sum()), len(busiest))
 

@@ -13,11 +13,11 @@ class PhysicalGraph(NamedTuple):
     """The graph of physical links."""
 
     components: int  # sets of nodes that reach each other
-    largest_component: int  # nodes of the largest one
+    largest_component: int  # nodes of the largest component
     clustering: float | None  # share of a node's pairs of neighbours that are linked, 0 without pairs; mean over nodes
-    clustering_global: float  # share of all paths of two links that a third link closes; 0 where there is none
+    clustering_global: float  # share of all paths of two links that a third link closes; 0 if there is no such path
     diameter: int  # longest shortest path, over all pairs that reach each other
-    path_length_mean: float | None  # mean shortest path over these pairs; None where there is none
+    path_length_mean: float | None  # mean shortest path over these pairs; None if there are none
 
 
 def measure_graph(snapshot: Snapshot) -> PhysicalGraph:
@@ -37,7 +37,13 @@ def measure_graph(snapshot: Snapshot) -> PhysicalGraph:
 
 
 def component_sizes(count: int, arcs: Integers, *, strong: bool = False) -> list[int]:
-    """The sizes of a graph's components; ``strong``: arcs are one-way, and nodes must reach each other both ways."""
+    """Return the sizes of a graph's components.
+
+    Args:
+        count: the number of nodes.
+        arcs: (a, 2) pairs of nodes.
+        strong: whether arcs are one-way, and nodes of a component must reach each other both ways.
+    """
     if not len(arcs):
         return [1] * count
     graph = igraph.Graph(count, arcs, directed=strong)

@@ -9,14 +9,14 @@ from metrics.overlay.snapshot import Integers, Snapshot
 
 
 class NodeLinks(NamedTuple):
-    """Counts of links, each (count,) by the node's place, or of many nodes' as a distribution.
+    """Counts of links, each (count,) by the node's place, or as a distribution over many nodes.
 
-    Those with adversaries are among them.
+    Links with adversaries count, too.
 
     Source: StAN section 3.1 (Total and Unique View Size) and Figure 3 (in- and out-degree).
     """
 
-    view_size_total: Sample  # logical links: the sizes of the node's views on all topics, added up
+    view_size_total: Sample  # logical links: the sum of the sizes of the node's views on all topics
     view_size_unique: Sample  # different nodes in all its views; the out-degree of the graph of views
     in_degree: Integers  # different honest nodes that have it in a view
     degree: Sample  # physical links
@@ -27,8 +27,8 @@ class NodeLinks(NamedTuple):
 def count_links(snapshot: Snapshot) -> NodeLinks:
     """Count every node's links.
 
-    Where views are one-way, ``degree`` counts a link at both its ends and ``view_size_unique`` only at the node whose
-    view it stands in. Where both sides hold every logical link, ``view_size_unique`` is ``in_degree``.
+    If views are one-way, ``degree`` counts a link at both its ends, and ``view_size_unique`` counts it only at the node
+    that has it in its view. If both sides have every logical link, ``view_size_unique`` is ``in_degree``.
     """
     count, openings = snapshot.count, snapshot.openings
     holders, known, _ = np.concatenate((snapshot.views, snapshot.views_aside)).T

@@ -15,17 +15,17 @@ from metrics.overlay.snapshot import Integers, Snapshot
 Words = npt.NDArray[np.uint64]
 
 _BLOCK_WORDS = 16
-"""1,024 searches at a time: their bits for 10,000 nodes with 11 links each take 14 MB."""
+"""The number of searches at a time: for 10,000 nodes with 11 links each, the bits of 1,024 searches take 14 MB."""
 
 _MAX_LEVELS = 64
-"""A graph that is wider is left to igraph, which follows each search's own front: a ring is one."""
+"""Wider graphs, such as rings, are left to igraph, which follows each search's own front."""
 
 
 class Paths(NamedTuple):
     """Shortest paths in an undirected graph, over the pairs of nodes that reach each other."""
 
-    diameter: int  # links of the longest one; 0 where no two nodes reach each other
-    length_mean: float | None  # links of the mean one; None likewise
+    diameter: int  # links of the longest path; 0 if no two nodes reach each other
+    length_mean: float | None  # links of the mean path; None in this case
     pairs: int  # how many pairs of nodes reach each other
 
 
@@ -53,7 +53,7 @@ def shortest_paths(count: int, links: Integers) -> Paths:
 
 
 def _paths(histogram: Integers) -> Paths:
-    """From how many pairs are 1, 2, ... links apart."""
+    """Return the paths, from the numbers of pairs that are 1, 2, ... links apart."""
     pairs = int(histogram.sum())
     if not pairs:
         return Paths(0, None, 0)
@@ -62,7 +62,7 @@ def _paths(histogram: Integers) -> Paths:
 
 
 def _search(count: int, links: Integers, sources: Integers) -> list[int] | None:
-    """How many (source, node) pairs are 1, 2, ... links apart; None where the graph is too wide for this.
+    """Count the (source, node) pairs that are 1, 2, ... links apart; None if the graph is too wide for this.
 
     Every node has a link, so that each has a run of arcs to take the union over.
     """
@@ -83,18 +83,18 @@ def _search(count: int, links: Integers, sources: Integers) -> list[int] | None:
 
 
 def search_each(count: int, links: Integers) -> Paths:
-    """The same by one search after the other."""
+    """Search in the same way from one node after the other."""
     bins = igraph.Graph(count, links).path_length_hist(directed=False).bins()
     return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
 
 
 def count_distances(snapshot: Snapshot) -> Integers:
-    """Pairs of nodes by the links of their shortest path; a pair counts once for each topic that both subscribe to.
+    """Count pairs of nodes by the links of their shortest path, once for each topic to which both subscribe.
 
     Paths may lead over any node, interested or not. Takes 20 bytes for each of the snapshot's pairs of nodes.
 
     Returns:
-        (longest path + 1,) pairs; those without a path are left out.
+        (longest path + 1,) pairs; pairs without a path are left out.
 
     Source: Topiary section III, Figure 2.
     """

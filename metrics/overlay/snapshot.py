@@ -13,18 +13,18 @@ Integers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Who is up at an instant, with which interests and links. Nodes go by their place 0 .. count-1.
+    """The nodes that are up at an instant, with their interests and links. Nodes are numbered by place, 0 .. count-1.
 
-    Adversaries have the places from ``count`` on. They count for nothing but as neighbours of the honest nodes: what
-    holds together only by them does not hold.
+    Adversaries have the places from ``count`` on. They count only as neighbours of the honest nodes: honest nodes that
+    are connected only through adversaries count as not connected.
     """
 
     count: int  # nodes that are up and honest
     interests: Integers  # (s, 2) subscriptions (node, topic), each once; topics keep their numbers
     links: Integers  # (l, 2) physical links, the lower place first, each once, no link of a node with itself
-    views: Integers  # (v, 3) logical links (node, neighbour, topic), each by the word of the node alone, each once
+    views: Integers  # (v, 3) logical links (node, neighbour, topic), each as the node reports it, each once
     links_aside: Integers  # (., 2) physical links with adversaries, the honest node first
-    views_aside: Integers  # (., 3) logical links with adversaries, by the honest node's word
+    views_aside: Integers  # (., 3) logical links with adversaries, as the honest node reports them
     openings: (
         Integers  # (o, 2) the connections of the physical links, each once: the node that opened it, the other one
     )
@@ -39,15 +39,15 @@ class Snapshot:
         adversaries: Collection[int] = (),
         openings: npt.ArrayLike = (),
     ) -> Snapshot:
-        """Put nodes into their places; leave out what concerns a node that is not up, and what is there twice.
+        """Put nodes into their places; leave out duplicates, and rows about nodes that are not up.
 
         Args:
             nodes: (n,) the numbers of the nodes that are up, in any order.
             interests: (., 2) node, topic.
-            links: (., 2) node, neighbour: by the word of one of them or of both.
+            links: (., 2) node, neighbour: reported by one of them or by both.
             views: (., 3) node, neighbour, topic.
             adversaries: which of all nodes misbehave.
-            openings: (., 2) opener, other node: by the word of one of them or of both.
+            openings: (., 2) opener, other node: reported by one of them or by both.
         """
         numbers = np.unique(np.asarray(nodes, np.int64))
         bad = np.isin(numbers, list(adversaries))
@@ -69,7 +69,7 @@ def _rows(values: npt.ArrayLike, width: int) -> Integers:
 
 
 def _place(numbers: Integers, places: Integers, rows: Integers, ends: int) -> Integers:
-    """The rows whose first ``ends`` columns are nodes that are up, with their places there."""
+    """Return the rows whose first ``ends`` columns are nodes that are up, with the nodes' places."""
     if not len(numbers):
         return rows[:0]
     found = np.minimum(np.searchsorted(numbers, rows[:, :ends]), len(numbers) - 1)

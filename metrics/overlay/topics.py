@@ -19,7 +19,7 @@ class TopicOverlay(NamedTuple):
     subscribers: int  # how many nodes subscribe
     links: int  # physical links between two of them
     components: int  # sets of subscribers that reach each other over these links; 1 = the topic is connected
-    largest_component: int  # subscribers in the largest one
+    largest_component: int  # subscribers in the largest component
     diameter: int  # longest shortest path over these links, within a component
     view_links: int  # logical links of the topic from one subscriber to another
     view_components: int  # sets of subscribers that reach each other, both ways, over these one-way links
@@ -30,7 +30,7 @@ def measure_topics(snapshot: Snapshot, *, diameters: bool = True) -> list[TopicO
 
     Args:
         snapshot: the overlay.
-        diameters: whether to compute diameters, which take most of the time; else they are 0.
+        diameters: whether to compute diameters, which take most of the time; otherwise they are 0.
     """
     subscriptions = snapshot.interests[np.argsort(snapshot.interests[:, 1], kind="stable")]
     views = snapshot.views[np.argsort(snapshot.views[:, 2], kind="stable")]
@@ -48,7 +48,7 @@ def measure_topics(snapshot: Snapshot, *, diameters: bool = True) -> list[TopicO
 
 
 def _among(place: Integers, pairs: Integers) -> Integers:
-    """The pairs of two subscribers, by their places among the subscribers."""
+    """Return the pairs of two subscribers, by their places among the subscribers."""
     placed = place[pairs]
     return placed[(placed >= 0).all(axis=1)]
 

@@ -1,8 +1,8 @@
-"""Captures to tables: pcap and pcapng files to Arrow record batches, and the Spark Data Source ``pcap`` over them.
+"""Convert captures to tables: pcap and pcapng files to Arrow record batches, and the Spark Data Source ``pcap``.
 
-The kernels know files, NumPy and Arrow, neither Spark nor processes. A host's records lie wholly in one file, so
+The kernels use files, NumPy and Arrow, neither Spark nor processes. All records of a host are in one file, so
 everything that needs a host's whole view (connections, reassembly, frames) happens while its file is read, before any
-shuffle, and payload never enters a table.
+shuffle. Payload never enters a table.
 
 Without Spark (``metrics.pcap.tables``)::
 
@@ -16,7 +16,8 @@ With Spark (``metrics.pcap.source``), several tables in one pass, as their union
     everything = spark.read.format("pcap").options(**options, epoch_offset_ns=offset, parallelism=cores).load()
     everything.write.partitionBy("table").parquet(staging)
 
-Frames come from the payload where the capture has it, or, with ``traced`` (a Parquet file or directory of
-``schemas.TRACED``), from the stream offsets in the peers' traces, looked up by TCP sequence number: a binary search per
-stream inside the reader, far cheaper than a range join and independent of what was captured beyond the headers.
+If the capture has the payload, frames come from it. Otherwise, with ``traced`` (a Parquet file or directory of
+``schemas.TRACED``), they come from the stream offsets in the peers' traces, which are looked up by TCP sequence number:
+a binary search per stream inside the reader, far cheaper than a range join and independent of what was captured beyond
+the headers.
 """

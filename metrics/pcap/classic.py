@@ -1,6 +1,6 @@
 """Classic pcap files, with microseconds or nanoseconds, of either endianness.
 
-The form of Linux of the 1990s ("modified pcap") has 8 bytes more in each record's header, which are not needed.
+The format of Linux of the 1990s ("modified pcap") has 8 more bytes in each record's header, which are not needed.
 Source: draft-ietf-opsawg-pcap.
 """
 
@@ -28,7 +28,7 @@ _PLAUSIBLE_DAYS = 2
 
 
 def is_classic(data: Bytes) -> bool:
-    """Whether the bytes begin as a classic pcap file does."""
+    """Return whether the bytes begin as a classic pcap file does."""
     return data[:4].tobytes() in MAGIC
 
 
@@ -66,9 +66,15 @@ class _Layout:
 def read_classic(
     data: Bytes, rule: HostRule, selection: Selection, window_bytes: int | None = None
 ) -> Iterator[Records]:
-    """The packets of a classic pcap file, some at a time (see ``pcapng.read_pcapng``).
+    """Yield the packets of a classic pcap file, some at a time (see ``pcapng.read_pcapng``).
 
     A file too short for its header yields none.
+
+    Args:
+        data: the file.
+        rule: returns the host of its interface.
+        selection: which packets to yield.
+        window_bytes: how much of the file is read at a time; None = all of it.
     """
     order, fraction_ns, header_bytes = MAGIC[data[:4].tobytes()]
     if len(data) < _FILE_HEADER_BYTES:

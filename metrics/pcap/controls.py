@@ -1,7 +1,8 @@
-"""Frames of some kinds with their bytes, found by the frame headers that captures kept: no trace says where they are.
+"""Find frames of some kinds, with their bytes, by the frame headers that captures kept, without traces.
 
-All streams are walked at once, a frame of each at a time: from a frame's header to the next one's. A stream whose next
-header was not captured cannot be walked on: which frames follow is then unknown, and the table says so.
+All streams are walked at once, one frame of each at a time: from a frame's header to the next one's. If the next header
+of a stream was not captured, the walk of this stream ends. It is then unknown which frames follow, and the table says
+so.
 """
 
 from collections.abc import Collection
@@ -28,16 +29,22 @@ _HEADER: Final = np.dtype(
         "itemsize": wire.HEADER_BYTES,
     }
 )
-"""Of a frame; see ``peer.wire``."""
+"""The offset of a field in a frame; see ``peer.wire``."""
 
 _NO_KIND: Final = -1
 
 
 def find_controls(connections: TcpConnections, streams: Streams, packets: Packets, kinds: Collection[int]) -> pa.Table:
-    """The table ``controls``: a row per frame of these kinds, and per stream that cannot be walked to its end.
+    """Return the table ``controls``: one row per frame of these kinds, and one per stream with an incomplete walk.
 
-    A stream that stops being frames (see ``peer.wire``) ends there, as it does for a peer. A frame that its sender did
-    not finish has no row.
+    If a stream stops being frames (see ``peer.wire``), it ends there, as it does for a peer. A frame that its sender
+    did not finish has no row.
+
+    Args:
+        connections: the connections of the capture.
+        streams: their streams.
+        packets: their packets, with the bytes that the capture kept.
+        kinds: the kinds of frames to find.
     """
     kept = _Kept(connections, streams, packets)
     stream, at, length, kind = _walk(connections, streams, kept, kinds)
@@ -71,7 +78,7 @@ class _Kept:
         self._data: Bytes = records.data
 
     def headers(self, at: Ints, index: Ints) -> tuple[npt.NDArray[np.void], Bools]:
-        """The frame headers at these positions, in these intervals, and which of them the capture kept."""
+        """Return the frame headers at these positions, in these intervals, and which of them the capture kept."""
         found = np.zeros(len(at), _HEADER)
         known = at + wire.HEADER_BYTES <= self._end[index]
         place = index[known]
@@ -83,7 +90,7 @@ class _Kept:
         return found, known
 
     def read(self, at: int, length: int) -> bytes | None:
-        """So many bytes from a position on; None if one of them was not kept."""
+        """Return ``length`` bytes from a position on; None if one of them was not kept."""
         pieces, end = [], at + length
         index = int(np.searchsorted(self._start, at, "right")) - 1
         while at < end:
@@ -99,9 +106,9 @@ class _Kept:
 def _walk(
     connections: TcpConnections, streams: Streams, kept: _Kept, kinds: Collection[int]
 ) -> tuple[Ints, Ints, Ints, Ints]:
-    """The stream, position, length and kind of each wanted frame; ``_NO_KIND`` where a stream cannot be walked on.
+    """Return the stream, position, length and kind of each wanted frame; ``_NO_KIND`` where a walk ends early.
 
-    A receiver reads nothing behind a hole.
+    A receiver reads nothing after a gap.
     """
     wanted = np.zeros(256, np.bool_)
     wanted[list(kinds)] = True

@@ -1,7 +1,8 @@
-"""Packets of UDP to flows: the packets between two ports, as a host saw them, without a silence between them.
+"""Group UDP packets into flows: the packets between two ports, as a host saw them, without a long silence between them.
 
-UDP says neither who opened a flow nor when it ends. A flow ends with a silence of ``IDLE_NS``. It has the columns of a
-TCP connection as far as they mean something; its name ends in ``SUFFIX``, since a connection may have the same ports.
+UDP shows neither which side opened a flow nor when the flow ends. A flow ends with a silence of ``IDLE_NS``. It has the
+columns of a TCP connection if they have a meaning for UDP. Its name ends in ``SUFFIX``, since a connection may have the
+same ports.
 """
 
 import hashlib
@@ -29,8 +30,9 @@ _OPPOSITE: Final = {TX: RX, RX: TX, MID: MID}
 def summarise_flows(packets: Packets) -> pa.Table:
     """Return the rows of the table ``conns`` for UDP.
 
-    The originator is the side with the larger port, of equal ports the higher address: both hosts agree on that, though
-    each may have seen its own packet first. A flow on which both sides have sent is ``SF``, as with Zeek.
+    The originator is the side with the larger port; if the ports are equal, the side with the higher address. So both
+    hosts agree, although each may have seen its own packet first. A flow on which both sides have sent is ``SF``, as
+    with Zeek.
     """
     rows = np.flatnonzero(packets.columns.nature == UDP)
     rows = rows[np.argsort(packets.records.ts_ns[rows], kind="stable")]
@@ -49,7 +51,7 @@ def summarise_flows(packets: Packets) -> pa.Table:
 
 
 def _name(packets: Packets, rows: Ints, forth: Bools, incarnation: list[int]) -> dict[str, Any]:
-    """What identifies flows. ``rows``: a packet of each; ``forth``: whether it is the originator's."""
+    """Return what identifies flows. ``rows``: a packet of each flow; ``forth``: whether the originator sent it."""
     columns, found = packets.columns, dict[str, Any]()
     for side, is_source in (("orig", forth), ("resp", ~forth)):
         address = np.where(is_source, columns.src[rows], columns.dst[rows]).tolist()
@@ -68,7 +70,7 @@ def _name(packets: Packets, rows: Ints, forth: Bools, incarnation: list[int]) ->
 
 
 def _count(packets: Packets, rows: Ints, direction: Ints, count: int) -> dict[str, Ints]:
-    """The packets and bytes of both sides of each flow."""
+    """Count the packets and bytes of both sides of each flow."""
     columns = packets.columns
     values: dict[str, npt.NDArray[Any]] = {
         "bytes": columns.payload_bytes[rows],
@@ -83,7 +85,7 @@ def _count(packets: Packets, rows: Ints, direction: Ints, count: int) -> dict[st
 
 
 def _time(ts_ns: Ints, direction: Ints, count: int) -> dict[str, Any]:
-    """When flows began and ended, and which sides have sent. ``ts_ns``: in order of time."""
+    """Find when flows began and ended, and which sides have sent. ``ts_ns``: in order of time."""
     first = first_of(direction, 2 * count).reshape(-1, 2)
     has_sent, start = first >= 0, np.where(first >= 0, first, len(ts_ns)).min(1)
     both = has_sent.all(1)
@@ -99,7 +101,7 @@ def _time(ts_ns: Ints, direction: Ints, count: int) -> dict[str, Any]:
 
 
 def _number_incarnations(flow: Ints, ts_ns: Ints) -> Ints:
-    """How many silences came before each packet within its flow."""
+    """Return how many silences came before each packet within its flow."""
     order = np.argsort(flow, kind="stable")
     silent = (np.diff(flow[order]) == 0) & (np.diff(ts_ns[order]) > IDLE_NS)
     total = np.concatenate(([0], np.cumsum(silent)))

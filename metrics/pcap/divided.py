@@ -1,10 +1,10 @@
-"""Large captures divided by connections: each file is read once, from beginning to end, and decoded on the way.
+"""Divide large captures by connections: each file is read once, from beginning to end, and decoded on the way.
 
 A part has all packets between the two addresses of each of its pairs, at all hosts of the file (``number_pair``).
-Packets without addresses are in a part by their host. A divided capture is a folder. A part has NumPy files with a row
-of ``_ROW`` per packet, one for each window of the capture that has packets of the part. So whoever reads a part reads
-nothing else, but for the table ``controls``, which maps the capture to look at the payload of its packets. What is
-needed only for the table ``packets`` is left out.
+Packets without addresses are in a part chosen by their host. A divided capture is a folder. A part consists of NumPy
+files with one row of ``_ROW`` per packet, one file for each window of the capture that has packets of the part. So a
+reader of a part reads nothing else, except for the table ``controls``, which maps the capture to look at the payload of
+its packets. Values that only the table ``packets`` needs are left out.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ from metrics.storage.attempts import whole_folder
 from metrics.storage.copies import map_array
 
 WINDOW_BYTES: Final = 64 << 20
-"""Of a capture file, read at a time: that takes about eight times as much memory."""
+"""Bytes of a capture file that are read at a time, which takes about eight times as much memory."""
 
 _RECORD: Final = ("ts_ns", "wire_bytes", "interface", "tap")
 _ADDRESSES: Final = ("src", "dst", "src_port", "dst_port")
@@ -41,16 +41,16 @@ class _Capture(msgspec.Struct, frozen=True):
     unread_bytes: int
     unknown_blocks: int
     ipv6: dict[int, list[bytes]]  # the addresses that are numbered in each window, if any
-    own: dict[int, str]  # the addresses by which directions are told at interfaces that do not say them
+    own: dict[int, str]  # the host's own address at interfaces that do not record directions
 
 
 def divide_capture(capture: Capture, folder: Place, parts: int, window_bytes: int = WINDOW_BYTES) -> None:
-    """Divide a capture file. One that is no capture has no packets.
+    """Divide a capture file. A file that is not a capture has no packets.
 
     Args:
         capture: the file.
         folder: where the parts are written; it appears when they are complete.
-        parts: into how many.
+        parts: how many parts to make.
         window_bytes: how much of the file is read at a time.
     """
     with whole_folder(folder) as attempt:
@@ -82,7 +82,7 @@ def _divide(capture: Capture, folder: Path, parts: int, window_bytes: int) -> No
 
 
 def _column(name: str, records: Records, columns: Columns, tap: npt.NDArray[np.int8]) -> npt.NDArray[Any]:
-    """A column of ``_ROW``."""
+    """Return a column of ``_ROW``."""
     if name == "tap":
         return tap
     if name == "payload_kept":
@@ -92,7 +92,7 @@ def _column(name: str, records: Records, columns: Columns, tap: npt.NDArray[np.i
 
 
 def _part_of(records: Records, columns: Columns, ipv6: list[bytes], parts: int) -> Ints:
-    """The part of each packet."""
+    """Return the number of each packet's part."""
     hosts = np.array([each.host for each in records.interfaces] or [0], np.int64)
     pair, count = factorise(np.minimum(columns.src, columns.dst), np.maximum(columns.src, columns.dst))
     one = first_of(pair, count)
@@ -109,13 +109,13 @@ class CapturePart:
     """The packets of a part.
 
     Args:
-        folder: of the divided capture.
+        folder: the divided capture.
         part: which part.
-        capture: the file itself, where the payload of packets is wanted; None = it is not read.
+        capture: the file itself, if the payload of packets is wanted; None = it is not read.
 
     Attributes:
-        interfaces: of the whole file.
-        unread_bytes: likewise; see ``Records``.
+        interfaces: the interfaces of the whole file.
+        unread_bytes: of the whole file; see ``Records``.
         unknown_blocks: likewise.
     """
 
@@ -132,14 +132,14 @@ class CapturePart:
         self._files = {window: folder / f"{part}-{window}.npy" for window in windows}
 
     def count_packets(self) -> Ints:
-        """How many there are of each interface."""
+        """Return how many packets each interface has."""
         counts = np.zeros(len(self.interfaces), np.int64)
         for file in self._files.values():
             counts += np.bincount(map_array(file)["interface"], minlength=len(counts))
         return counts
 
     def packets(self, chosen: Bools | None) -> Packets:
-        """The decoded packets of some interfaces, None = all."""
+        """Return the decoded packets of some interfaces; None = all."""
         ipv6: dict[bytes, int] = {}
         found = [np.empty(0, _ROW)]
         for window, file in self._files.items():

@@ -1,4 +1,4 @@
-"""A capture file of any supported format, opened: pcap or pcapng, also compressed with gzip."""
+"""Open capture files of any supported format: pcap or pcapng, also compressed with gzip."""
 
 import gzip
 import stat
@@ -21,11 +21,11 @@ _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _CHUNK_BYTES: Final = 1 << 20
 _MAGIC_BYTES: Final = 4
 _UNREADABLE: Final = b"\0"
-"""Stands for what a damaged gzip file no longer has: a byte that no record begins with, so that it counts as unread."""
+"""Fills the place of what a damaged gzip file lacks: no record begins with this byte, so it counts as unread."""
 
 
 class CaptureError(ValueError):
-    """What was given as a capture is none."""
+    """A file that was given as a capture is not one."""
 
     def __init__(self, path: Place, problem: str) -> None:
         super().__init__(f"{path}: not a capture: {problem}")
@@ -34,12 +34,12 @@ class CaptureError(ValueError):
 
 @dataclass(frozen=True)
 class Capture:
-    """A capture file, as it is read.
+    """A capture file that is being read.
 
     Attributes:
         path: the file.
-        name: what tables call it: its path from the folder that was given.
-        contested: hosts that another of the captures claims, too (``metrics.pcap.listing``).
+        name: its name in tables: its path from the folder that was given.
+        contested: hosts that another capture claims, too (``metrics.pcap.listing``).
     """
 
     path: Place
@@ -58,10 +58,10 @@ def open_capture(path: Place, *, foreign: bool = False) -> Bytes:
 
     Args:
         path: the file.
-        foreign: also return the bytes of a file that is no capture.
+        foreign: also return the bytes of a file that is not a capture.
 
     Raises:
-        CaptureError: it is no regular file, or no capture.
+        CaptureError: it is not a regular file, or not a capture.
     """
     data = _open(path)
     if not foreign and not is_capture(data):
@@ -73,7 +73,7 @@ def head_of(path: Place, size: int) -> Bytes:
     """Return at least the first ``size`` bytes of what ``open_capture`` returns, if there are as many.
 
     Raises:
-        CaptureError: it is no regular file, or no capture.
+        CaptureError: it is not a regular file, or not a capture.
     """
     require_regular(path)
     with path.open("rb") as file:
@@ -88,13 +88,13 @@ def head_of(path: Place, size: int) -> Bytes:
 
 
 def is_compressed(path: Place) -> bool:
-    """Whether a file is compressed."""
+    """Return whether a file is compressed."""
     with path.open("rb") as file:
         return _is_gzip(file)
 
 
 def require_regular(path: Place) -> None:
-    """Refuse what could be read without an end.
+    """Refuse files that could be read without an end.
 
     Raises:
         CaptureError: it is a folder, a named pipe, a socket or a device.
@@ -117,7 +117,7 @@ _KINDS: Final = {
 
 
 def is_capture(data: Bytes) -> bool:
-    """Whether a file begins as a capture does, as far as it goes."""
+    """Return whether a file begins as a capture does, up to the end of the file."""
     if len(data) < _MAGIC_BYTES:
         return not len(data) or any(magic.startswith(data.tobytes()) for magic in _MAGICS)
     return is_classic(data) or is_pcapng(data)
@@ -143,14 +143,14 @@ def _open(path: Place) -> Bytes:
 
 
 def _is_gzip(file: IO[bytes]) -> bool:
-    """Whether a file is compressed. It is read from its beginning afterwards."""
+    """Return whether a file is compressed, and leave it at its beginning."""
     magic = file.read(len(_GZIP_MAGIC))
     file.seek(0)
     return magic == _GZIP_MAGIC
 
 
 def _decompress(file: IO[bytes]) -> Iterator[bytes]:
-    """The content of a gzip file, up to where it is damaged or ends too early."""
+    """Yield the content of a gzip file, up to where it is damaged or ends too early."""
     with gzip.open(file) as stream:
         try:
             while chunk := stream.read1(_CHUNK_BYTES):
@@ -160,7 +160,13 @@ def _decompress(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def read_bytes(data: Bytes, rule: HostRule = NO_NAME, selection: Selection = EVERYTHING) -> Records:
-    """The packets in a capture's bytes. What is no capture at all yields none, and says so by ``unread_bytes``."""
+    """Return the packets in a capture's bytes. Other bytes have no packets, and ``unread_bytes`` counts them.
+
+    Args:
+        data: the bytes of the file.
+        rule: returns the hosts of its interfaces.
+        selection: which packets to return.
+    """
     parts = list(_read(data, rule, selection, None))
     if not parts:
         return no_records(data, len(data))
@@ -170,10 +176,16 @@ def read_bytes(data: Bytes, rule: HostRule = NO_NAME, selection: Selection = EVE
 def read_windows(
     data: Bytes, rule: HostRule, window_bytes: int, selection: Selection = EVERYTHING
 ) -> Iterator[Records]:
-    """The same packets, those of about so many bytes of the file at a time.
+    """Yield the same packets as ``read_bytes``, with those of about ``window_bytes`` of the file at a time.
 
-    ``interfaces`` is complete at the end, and ``unread_bytes`` is that of the last; none is yielded of what is no
-    capture.
+    ``interfaces`` is complete at the end, and the last item has the right ``unread_bytes``. If the bytes are not a
+    capture, nothing is yielded.
+
+    Args:
+        data: the bytes of the file.
+        rule: returns the hosts of its interfaces.
+        window_bytes: how much of the file is read at a time.
+        selection: which packets to yield.
     """
     yield from _read(data, rule, selection, window_bytes)
 

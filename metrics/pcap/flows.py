@@ -1,9 +1,9 @@
-"""Packets to TCP connections: who opened them, where their byte streams start, what they carried.
+"""Group packets into TCP connections: which side opened them, where their byte streams start, what they carried.
 
-A connection is its addresses, its ports and its originator's initial sequence number, so that a reused port is a new
-connection. One seen by two hosts is two connections here, one per vantage, with the same name and uid. Two hosts that
-open a connection to each other at once, from the ports that they listen on, have one connection (RFC 9293, section
-3.5): each answers with the sequence number of its own SYN.
+A connection is identified by its addresses, its ports and its originator's initial sequence number, so a reused port
+gives a new connection. A connection that two hosts saw is two connections here, one per vantage, with the same name and
+uid. If two hosts open a connection to each other at once, from the ports on which they listen, the result is one
+connection (RFC 9293, section 3.5): each host answers with the sequence number of its own SYN.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from metrics.pcap.walk import Bools, Ints, as_slice
 ORIG, RESP = 0, 1
 UNKNOWN = -1
 
-_PACKED = 1 << 62  # as many different rows can be told apart by one integer
+_PACKED = 1 << 62  # the number of different rows that one integer can distinguish
 
 
 @dataclass
 class Segments:
     """TCP packets by stream and then by time; a stream is one direction of a connection, ``2 * conn + side``."""
 
-    row: Ints  # each one's row in the packets
+    row: Ints  # the row of each packet in the packets
     stream: Ints
     ts_ns: Ints
     seq: Ints
@@ -46,7 +46,7 @@ class TcpConnections:
     orig_port: Ints
     resp: Ints
     resp_port: Ints
-    base: Ints  # sequence number of each stream's byte 0, UNKNOWN where no handshake says it
+    base: Ints  # sequence number of each stream's byte 0, UNKNOWN without a handshake
     tap: npt.NDArray[np.int8]  # where each stream was seen, as in ``records``
     start_ns: Ints
     names: list[str]
@@ -55,9 +55,9 @@ class TcpConnections:
 
 
 def factorise(*columns: npt.NDArray[np.integer]) -> tuple[Ints, int]:
-    """A dense number for every distinct row of ``columns``, in order of appearance, and how many there are.
+    """Return a dense number for every distinct row of ``columns``, in order of appearance, and how many there are.
 
-    Columns are packed side by side into one, as far as their ranges allow; what takes too many bits is numbered first.
+    Columns are packed side by side into one, if their ranges allow it; columns with too many bits are numbered first.
     """
     code, size = _pack(columns[0])
     for column in columns[1:]:
@@ -69,7 +69,7 @@ def factorise(*columns: npt.NDArray[np.integer]) -> tuple[Ints, int]:
 
 
 def _pack(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
-    """Different numbers for different values, from 0 on, and how many there may be."""
+    """Return different numbers for different values, from 0 on, and how many there may be."""
     low, high = (int(column.min()), int(column.max())) if len(column) else (0, 0)
     if high - low >= _PACKED:
         return _encode(column)
@@ -82,12 +82,18 @@ def _encode(column: npt.NDArray[np.integer]) -> tuple[Ints, int]:
 
 
 def number_pair(one: str, other: str, count: int) -> int:
-    """A number below ``count`` for two addresses, in either order."""
+    """Return a number below ``count`` for two addresses, in either order.
+
+    Args:
+        one: an address.
+        other: another address.
+        count: how many numbers there are.
+    """
     return zlib.crc32("-".join(sorted((one, other))).encode()) % count
 
 
 def find_connections(packets: Packets) -> TcpConnections:
-    """The TCP connections among ``packets``."""
+    """Return the TCP connections among ``packets``."""
     rows = _in_time_order(packets)
     columns, run = packets.columns, as_slice(rows)
     flow, count, upward = number_flows(packets, rows)
@@ -128,13 +134,13 @@ def find_connections(packets: Packets) -> TcpConnections:
 
 
 def guess_originators(packets: Packets, first: Ints, upward: Bools) -> Bools:
-    """Whether the lower end of each flow counts as the one that began, where no handshake of one side says it.
+    """Return whether the lower end of each flow counts as the one that began, if no handshake of one side shows it.
 
-    It is the side with the larger port, of equal ports the higher address: both vantages agree on that, whichever
-    packet each saw first.
+    The side that began is the side with the larger port; if the ports are equal, the side with the higher address. So
+    both vantages agree, whichever packet each saw first.
 
     Args:
-        packets: of a capture.
+        packets: the packets of a capture.
         first: a packet of each flow.
         upward: whether these packets go to the higher end.
     """
@@ -143,9 +149,9 @@ def guess_originators(packets: Packets, first: Ints, upward: Bools) -> Bools:
 
 
 def number_flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
-    """The packets' numbers by host, addresses and ports, whatever the direction; how many; who goes to the larger end.
+    """Number packets by host, addresses and ports, in any direction; also return the count, and which go up.
 
-    Directions are told apart first: they are few, so that only they need to be compared and paired.
+    Directions are distinguished first: there are few, so only they need to be compared and paired.
     """
     columns = (packets.columns.src, packets.columns.src_port, packets.columns.dst, packets.columns.dst_port)
     run = as_slice(rows)
@@ -159,9 +165,9 @@ def number_flows(packets: Packets, rows: Ints) -> tuple[Ints, int, Bools]:
 
 
 def _bases(opener: Ints, answer: Ints, seq: Ints, ack: Ints) -> Ints:
-    """The sequence number of each stream's byte 0, from a connection's SYN and its last SYN-ACK (-1: not seen).
+    """Return the sequence number of each stream's byte 0, from a connection's SYN and its last SYN-ACK (-1: not seen).
 
-    A program that listens again between two SYNs of one connection answers each with a number of its own. The last one
+    A program that listens again between two SYNs of one connection answers each with its own number. The last answer
     opens the connection.
     """
     base = np.full(2 * len(opener), UNKNOWN, np.int64)
@@ -180,14 +186,14 @@ def _in_time_order(packets: Packets) -> Ints:
 
 
 def _find_reopenings(flow: Ints, upward: Bools, seq: Ints, opening: Ints, answering: Ints) -> Ints:
-    """The SYNs with which addresses and ports are opened again: those with another sequence number.
+    """Return the SYNs that open addresses and ports again, because they have another sequence number.
 
-    A SYN of the other side is none if both sides answer with the numbers of their own SYNs: they opened at once.
+    If both sides answer with the numbers of their own SYNs, they opened at once, and no SYN opens the ports again.
 
     Args:
-        flow: of each packet.
-        upward: its direction.
-        seq: its sequence number.
+        flow: the flow of each packet.
+        upward: the direction of each packet.
+        seq: the sequence number of each packet.
         opening: the rows of the SYNs.
         answering: the rows of the SYN-ACKs.
     """
@@ -213,7 +219,7 @@ def _find_reopenings(flow: Ints, upward: Bools, seq: Ints, opening: Ints, answer
 
 
 def _incarnations(flow: Ints, flows: int, reopening: Ints) -> tuple[Ints, int]:
-    """The packets' connections: addresses and ports are new ones from each of some packets on."""
+    """Return the packets' connections: from each of some packets on, addresses and ports belong to a new one."""
     if not len(reopening):
         return flow, flows
     keys = np.sort(flow[reopening] * len(flow) + reopening)
@@ -223,14 +229,26 @@ def _incarnations(flow: Ints, flows: int, reopening: Ints) -> tuple[Ints, int]:
 
 
 def first_of(group: Ints, count: int, rows: Ints | None = None) -> Ints:
-    """The first row of each group (among ``rows``), -1 for a group without one."""
+    """Return the first row of each group (among ``rows``), -1 for a group without one.
+
+    Args:
+        group: (n,) the group of each row.
+        count: the number of groups.
+        rows: the rows to look at; None = all.
+    """
     return last_of(group, count, (np.arange(len(group)) if rows is None else rows)[::-1])
 
 
 def last_of(group: Ints, count: int, rows: Ints) -> Ints:
-    """The last of ``rows`` of each group, -1 for a group without one."""
+    """Return the last of ``rows`` of each group, -1 for a group without one.
+
+    Args:
+        group: (n,) the group of each row.
+        count: the number of groups.
+        rows: the rows to look at.
+    """
     last = np.full(count, -1, np.int64)
-    last[group[rows]] = rows  # of several assignments the last stays
+    last[group[rows]] = rows  # the last of several assignments remains
     return last
 
 
@@ -251,7 +269,7 @@ def _sort_by_stream(packets: Packets, rows: Ints, stream: Ints, streams: int) ->
 
 
 def _stream_taps(packets: Packets, segments: Segments, streams: int) -> npt.NDArray[np.int8]:
-    """A stream without packets is seen where its other direction is not."""
+    """Return where each stream was seen; a stream without packets was seen where its other direction was not."""
     starts = segments.stream_starts
     taps = np.zeros(streams, np.int8)
     seen = starts[1:] > starts[:-1]

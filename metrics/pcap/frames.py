@@ -1,4 +1,4 @@
-"""Overlay frames on reassembled streams: from the payload, or from the stream offsets in the peers' traces."""
+"""Find overlay frames on reassembled streams: by the payload, or by the stream offsets in the peers' traces."""
 
 import struct
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ DIRECTIONS: Final = ("orig", "resp")
 
 @dataclass
 class Located:
-    """Frames as places in streams, with what is known of each: columns of equal length."""
+    """Frames as places in streams, with what is known of each frame: columns of equal length."""
 
     stream: Ints
     off: Ints
@@ -32,10 +32,10 @@ class Located:
 
 
 def locate_traced(connections: TcpConnections, traced: pa.Table) -> Located:
-    """The traced frames (``schemas.TRACED``) on every vantage's streams of their connection.
+    """Locate the traced frames (``schemas.TRACED``) on every vantage's streams of their connection.
 
-    Of several connections with one name, a frame belongs to the last that had begun when it was sent. Connections whose
-    handshake was not captured are left out: no offset means anything without their first sequence number.
+    If several connections have one name, a frame belongs to the last one that had begun when it was sent. Connections
+    whose handshake was not captured are left out: without their first sequence number, offsets have no meaning.
     """
     names = pa.array(connections.names, pa.string())
     unique = names.unique()
@@ -66,7 +66,7 @@ def locate_traced(connections: TcpConnections, traced: pa.Table) -> Located:
 
 
 def _vantages(connections: TcpConnections, number: Ints, names: int) -> list[tuple[Ints, Ints, Ints]]:
-    """The connections in layers within which a name is at one vantage: each layer's (name, start, index).
+    """Divide connections into layers in which a name occurs once per vantage; each layer is (name, start, index).
 
     Every layer is sorted by name and start.
     """
@@ -83,7 +83,7 @@ def _vantages(connections: TcpConnections, number: Ints, names: int) -> list[tup
 
 
 def _latest_begun(of_number: Ints, start_ns: Ints, wanted: Ints, ts_ns: Ints) -> Ints:
-    """For each wanted name and instant the last of its connections begun by then, else its first; -1 for none."""
+    """Return for each wanted name and instant its last connection begun by then, else its first; -1 for none."""
     first = np.searchsorted(of_number, wanted, "left")
     last = np.searchsorted(of_number, wanted, "right")
     chosen = np.where(last > first, first, -1)
@@ -94,9 +94,14 @@ def _latest_begun(of_number: Ints, start_ns: Ints, wanted: Ints, ts_ns: Ints) ->
 
 
 def locate_in_payload(connections: TcpConnections, streams: Streams, packets: Packets) -> Located:
-    """The frames that the captured payload of each stream holds, from its start to the first byte that is missing.
+    """Locate the frames in the captured payload of each stream, from its start to the first byte that is missing.
 
-    A stream that stops being frames (see ``peer.wire``) ends there, as it does for a peer.
+    If a stream stops being frames (see ``peer.wire``), it ends there, as it does for a peer.
+
+    Args:
+        connections: the connections of the capture.
+        streams: their streams.
+        packets: their packets, with payload.
     """
     payload_row = connections.segments.row[streams.payload]
     file_at = packets.columns.payload_start[payload_row]
@@ -130,7 +135,7 @@ class _Walked:
         self._topics: list[tuple[int, ...]] = []
 
     def add(self, stream: int, data: bytes) -> None:
-        """Walks the headers of ``data``, the beginning of a stream."""
+        """Walk the headers of ``data``, the beginning of a stream."""
         at = 0
         unpack = wire.HEADER.unpack_from
         while at + wire.HEADER_BYTES <= len(data):

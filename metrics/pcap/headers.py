@@ -1,7 +1,7 @@
-"""IP and TCP headers of many packets at once.
+"""Decode the IP and TCP headers of many packets at once.
 
-Every packet's IP header and then its TCP header is gathered as one row of bytes and read through a structured type.
-Link layers, IP options, IPv6 and its extension headers differ only in where the next header starts.
+Every packet's IP header and then its TCP header is copied to one row of bytes and read through a structured type. Link
+layers, IP options, IPv6 and its extension headers differ only in where the next header starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from metrics.pcap.walk import Bools, Bytes, Ints, as_slice, big_endian_16, gathe
 NOT_UNDERSTOOD, TCP, OTHER_IP, FRAGMENT, UDP = range(5)
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 IPV6_BASE = 1 << 32
-"""Addresses are integers: an IPv4 address its value, an IPv6 address this plus its index in ``Packets.ipv6``."""
+"""Addresses are integers: an IPv4 address is its value, an IPv6 address is this plus its index in ``Packets.ipv6``."""
 
 _PROTO_TCP, _PROTO_UDP = 6, 17
 _UDP_BYTES = 8
@@ -29,7 +29,7 @@ _IPV6_EXTENSIONS = (0, 43, 60)  # hop-by-hop, routing, destination options: 8 by
 _IPV6_FRAGMENT = 44
 
 _IDENTIFIED = np.array([20, 28, 40])
-"""How many of a packet's first bytes identify it, as many of them as were kept."""
+"""The number of first bytes that identify a packet; fewer if fewer were kept."""
 
 _IPV4_HEADER = np.dtype(
     {
@@ -67,13 +67,13 @@ class Columns:
     ack: Ints
     window: npt.NDArray[np.int32]
     ip_bytes: npt.NDArray[np.int32]
-    payload_bytes: npt.NDArray[np.int32]  # of TCP and UDP; 0 of others
+    payload_bytes: npt.NDArray[np.int32]  # payload of TCP and UDP; 0 for other packets
     payload_start: Ints  # where the payload starts in the file
     identity: Ints  # a hash of an IPv4 packet's first bytes, the same wherever the packet was seen (``identify``)
 
     @classmethod
     def unknown(cls, count: int) -> Columns:
-        """``count`` packets of which nothing is known yet."""
+        """Return columns for ``count`` packets about which nothing is known yet."""
         types = {"nature": "i1", "proto": "i2", "flags": "i2"} | dict.fromkeys(
             ("src_port", "dst_port", "window", "ip_bytes", "payload_bytes"), "i4"
         )
@@ -85,22 +85,22 @@ class Columns:
 
 @dataclass
 class Packets:
-    """A capture's packets with what their headers say, row by row with ``records``."""
+    """A capture's packets with the content of their headers, row by row with ``records``."""
 
     records: Records
     columns: Columns
     host: npt.NDArray[np.int32]  # each packet's vantage host
-    tap: npt.NDArray[np.int8]  # MID, TX or RX; where the capture does not say, by the address that is in every packet
-    ipv6: list[bytes]  # the IPv6 addresses met
+    tap: npt.NDArray[np.int8]  # MID, TX or RX; if the capture does not say, by the address that is in every packet
+    ipv6: list[bytes]  # the IPv6 addresses that occurred
 
 
 def decode(records: Records) -> Packets:
-    """What the headers of ``records`` say. Never raises on content: see ``Columns.nature``."""
+    """Return the content of the headers of ``records``. Never raises on content: see ``Columns.nature``."""
     return complete(records, *read_headers(records))
 
 
 def read_headers(records: Records) -> tuple[Columns, npt.NDArray[np.int8], list[bytes]]:
-    """What the headers of packets say, one by one: the arguments of ``complete``."""
+    """Decode the headers of packets, each by itself; return the arguments of ``complete``."""
     columns = Columns.unknown(len(records))
     tap = records.tap.copy()
     ipv6: dict[bytes, int] = {}
@@ -120,12 +120,12 @@ def complete(
     ipv6: list[bytes],
     own: Mapping[int, str] | None = None,
 ) -> Packets:
-    """Packets with what follows from all packets of an interface.
+    """Return packets with the values that follow from all packets of an interface.
 
     Args:
-        records: packets; all of their interfaces if ``own`` is not given.
-        columns: what their headers say.
-        tap: where each was seen, as far as the capture and its header say; the rest is inferred in place.
+        records: packets; all packets of their interfaces if ``own`` is not given.
+        columns: the content of their headers.
+        tap: where each was seen, as far as capture and header say; the other values are inferred in place.
         ipv6: the addresses that ``columns`` numbers.
         own: ``TapInference.own_addresses`` of all packets; None = it is found here.
     """
@@ -140,7 +140,7 @@ def complete(
 
 
 def address_text(address: int, ipv6: list[bytes]) -> str:
-    """An address of ``Columns`` as people write it."""
+    """Return an address of ``Columns`` as people write it."""
     return str(IPv4Address(address) if address < IPV6_BASE else IPv6Address(ipv6[address - IPV6_BASE]))
 
 
@@ -150,7 +150,7 @@ def _decode_ip(
     end = records.start + records.cap_bytes
     rows = np.flatnonzero((at >= 0) & (at + 20 <= end))
     version, kind = records.data[at[rows]] >> 4, ethertype[rows]
-    wire_end = records.start + records.wire_bytes  # where the packet would end in the file, had all of it been kept
+    wire_end = records.start + records.wire_bytes  # where the packet would end in the file if all of it were kept
     four = rows[(version == 4) & ((kind == ANY_IP) | (kind == ETHERTYPE_IPV4))]
     _decode_ipv4(records.data, at, end, wire_end, four, first, columns)
     six = rows[(version == 6) & ((kind == ANY_IP) | (kind == ETHERTYPE_IPV6)) & (at[rows] + 40 <= end[rows])]
@@ -178,10 +178,15 @@ def _decode_ipv4(data: Bytes, at: Ints, end: Ints, wire_end: Ints, rows: Ints, f
 
 
 def identify(data: Bytes, at: Ints, end: Ints) -> Ints:
-    """A hash of the first 40 bytes of each packet from its IP header on, or of as many of its first 28 or 20 as it has.
+    """Return a hash of each packet's first 40 bytes from its IP header on, or of its first 28 or 20 if it has fewer.
 
-    These bytes do not change between two hosts: they have the addresses, the IP header's identification, and of TCP the
-    whole header without options, or an echo's identifier and sequence number.
+    These bytes do not change between two hosts: they have the addresses, the IP header's identification, and for TCP
+    the whole header without options, or for an echo its identifier and sequence number.
+
+    Args:
+        data: the file.
+        at: (n,) where the IP header of each packet begins.
+        end: (n,) where the bytes of each packet end.
     """
     hashed = np.zeros(len(at), np.uint64)
     room = np.searchsorted(_IDENTIFIED, np.minimum(end, len(data)) - at, "right") - 1
@@ -194,7 +199,7 @@ def identify(data: Bytes, at: Ints, end: Ints) -> Ints:
 
 
 def _hash(words: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
-    """A 64-bit hash of (n, m) words, a row each: FNV-1a on words, then the last step of splitmix64."""
+    """Return a 64-bit hash of each row of (n, m) words: FNV-1a on words, then the last step of splitmix64."""
     found = np.full(len(words), 0xCBF29CE484222325, np.uint64)
     for column in words.T:
         found = (found ^ column) * np.uint64(0x100000001B3)
@@ -227,7 +232,7 @@ def _ipv6_ids(addresses: npt.NDArray[np.void], ipv6: dict[bytes, int]) -> Ints:
 
 
 def _skip_extensions(data: Bytes, at: Ints, end: Ints, proto: Ints) -> Bools:
-    """Moves ``at`` and ``proto`` over the extension headers; says which packets are fragments."""
+    """Move ``at`` and ``proto`` over the extension headers; return which packets are fragments."""
     while True:
         rows = np.flatnonzero(np.isin(proto, _IPV6_EXTENSIONS) & (at + 8 <= end))
         if not len(rows):
@@ -246,7 +251,7 @@ def _decode_transport(
     out: Ints,
     columns: Columns,
 ) -> None:
-    """The transport headers at ``at``; ``end`` is where the kept bytes end, ``ip_end`` where the packet does."""
+    """Decode the transport headers at ``at``; the kept bytes end at ``end``, the packet at ``ip_end``."""
     place = as_slice(out)
     columns.proto[place] = proto
     columns.nature[place] = np.where(fragment, FRAGMENT, np.where(proto == _PROTO_TCP, NOT_UNDERSTOOD, OTHER_IP))
@@ -283,13 +288,20 @@ def _infer_taps(
 
 
 class TapInference:
-    """Where a capture says no directions: the one address that is in every packet of an interface is its host's."""
+    """Infers directions that a capture lacks: the only address in every packet of an interface is its host's."""
 
     def __init__(self) -> None:
         self._everywhere: dict[int, set[str]] = {}
 
     def add(self, records: Records, columns: Columns, tap: npt.NDArray[np.int8], ipv6: list[bytes]) -> None:
-        """Add packets: see ``complete``."""
+        """Add packets (for the arguments see ``complete``).
+
+        Args:
+            records: the packets.
+            columns: the content of their headers.
+            tap: where each was seen.
+            ipv6: the addresses that ``columns`` numbers.
+        """
         for interface in set(records.interface[tap == MID].tolist()):
             rows = np.flatnonzero((records.interface == interface) & (tap == MID) & (columns.src >= 0))
             if not len(rows):
@@ -301,5 +313,5 @@ class TapInference:
             self._everywhere[interface] = self._everywhere.get(interface, everywhere) & everywhere
 
     def own_addresses(self) -> dict[int, str]:
-        """The address of each interface's host, where just one is in every packet."""
+        """Return the address of each interface's host, if exactly one is in every packet."""
         return {interface: min(found) for interface, found in self._everywhere.items() if len(found) == 1}

@@ -1,4 +1,4 @@
-"""Link layers: where the IP header of a packet starts, of which type it is, and which way the packet went.
+"""Decode link layers: where the IP header of a packet starts, its type, and the direction of the packet.
 
 All rules of link layers are here; ``docs/captures.md`` lists them for users.
 Source: https://www.tcpdump.org/linktypes.html
@@ -15,7 +15,7 @@ from metrics.pcap.walk import Bytes, Ints, big_endian_16
 ETHERTYPE_IPV4: Final = 0x0800
 ETHERTYPE_IPV6: Final = 0x86DD
 ANY_IP: Final = -1
-"""The link layer does not say which version of IP a packet has: the header's first bits do."""
+"""The link layer does not say which version of IP a packet has; the first bits of the header do."""
 
 _ETHERNET, _SLL, _SLL2, _NULL, _LOOP = 1, 113, 276, 0, 108
 _RAW_IP = (12, 14, 101, 228, 229)
@@ -49,8 +49,8 @@ def strip_links(records: Records, linktypes: Ints, tap: npt.NDArray[np.int8]) ->
 
     Args:
         records: packets.
-        linktypes: of each of their interfaces.
-        tap: where each was seen; set here if the link layer says it.
+        linktypes: the type of each of their interfaces.
+        tap: where each was seen; set here if the link layer shows it.
 
     Returns:
         (at, type): the offset in the file, -1 if the link layer is unknown or cut; the EtherType, or ``ANY_IP``.
@@ -91,7 +91,7 @@ def _read_direction(records: Records, rows: Ints, linktype: int, tap: npt.NDArra
 
 
 def _type_of_family(data: Bytes, at: Ints) -> Ints:
-    """The type that an address family stands for. Its byte order is that of the machine that recorded it."""
+    """Return the type that an address family stands for, in the byte order of the machine that recorded it."""
     first, last = big_endian_16(data, at), big_endian_16(data, at + 2)
     family = np.where(first == 0, last, np.where(last == 0, first >> 8, 0))
     return np.select(

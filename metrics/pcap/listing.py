@@ -1,4 +1,4 @@
-"""Which files are captures, what tables call them, and which hosts two of them claim."""
+"""List the captures of a path, their names in tables, and the hosts that two of them claim."""
 
 import glob
 import os
@@ -19,18 +19,18 @@ _NAME: Final = re.compile(r"\.(pcap|pcapng|cap)\.?[0-9]*(\.gz)?$", re.IGNORECASE
 _SHOWN = 3
 
 HEAD_BYTES: Final = 1 << 20
-"""Of a capture: the interfaces that are described in it are those that may share a host with other files."""
+"""Bytes of a capture to read: only interfaces that these describe may share a host with other files."""
 
 
 @dataclass(frozen=True)
 class Listing:
-    """The captures that a path means, and what lies beside them and is not read."""
+    """The captures that a path stands for, and other files that are not read."""
 
     captures: list[Capture]
     left_out: list[str]
 
     def describe_left_out(self) -> str | None:
-        """What was left out, as a sentence; None if nothing was."""
+        """Return what was left out, as a sentence; None if nothing was."""
         if not self.left_out:
             return None
         more = len(self.left_out) - _SHOWN
@@ -39,13 +39,13 @@ class Listing:
 
 
 def list_captures(path: Place | str) -> Listing:
-    """Find the captures that a path or URI means: a file, a folder's captures at any depth, or a pattern's matches.
+    """Find the captures of a path or URI: a file, a folder's captures at any depth, or a pattern's matches.
 
     In a store only the last part of a pattern may have wildcards. The beginning of each file is read.
 
     Raises:
         FileNotFoundError: there is no capture.
-        CaptureError: a file is no capture.
+        CaptureError: a file is not a capture.
     """
     where = place(path if "://" in path else path.removeprefix("file:")) if isinstance(path, str) else path
     if not str(path):
@@ -64,7 +64,7 @@ def list_captures(path: Place | str) -> Listing:
 
 
 def _list(where: Place) -> tuple[list[Capture], list[str]]:
-    """The captures, and what is left out."""
+    """Return the captures, and what is left out."""
     if where.is_dir():
         files = dict(_walk(where))
         chosen = {name: path for name, path in files.items() if _NAME.search(name)}
@@ -82,7 +82,7 @@ def _list(where: Place) -> tuple[list[Capture], list[str]]:
 
 
 def _walk(folder: Place) -> Iterator[tuple[str, Place]]:
-    """Every file below a folder by its path from there, and the folders that are named as captures."""
+    """Yield every file below a folder with its path from there, and the folders with names of captures."""
     if isinstance(folder, StorePath):
         yield from ((str(path).removeprefix(f"{folder}/"), path) for path in folder.walk())
         return
@@ -93,7 +93,7 @@ def _walk(folder: Place) -> Iterator[tuple[str, Place]]:
 
 
 def _match(pattern: str) -> Iterator[tuple[str, Place]]:
-    """What a pattern matches, by its path from the last folder that the pattern names without wildcards."""
+    """Yield the matches of a pattern, with their paths from the pattern's last folder without wildcards."""
     parts = Path(pattern).parts
     fixed = next((number for number, part in enumerate(parts) if glob.has_magic(part)), len(parts) - 1)
     base = Path(*parts[:fixed])
@@ -102,7 +102,7 @@ def _match(pattern: str) -> Iterator[tuple[str, Place]]:
 
 
 def hosts_of(capture: Capture) -> frozenset[int] | None:
-    """The hosts that the rows of a listed capture name; None if interfaces may follow that its beginning lacks."""
+    """Return the hosts in the rows of a listed capture; None if interfaces may follow that its beginning lacks."""
     head = head_of(capture.path, HEAD_BYTES)
     if is_pcapng(head) and len(head) >= HEAD_BYTES:
         return None
@@ -110,6 +110,6 @@ def hosts_of(capture: Capture) -> frozenset[int] | None:
 
 
 def _claimed_hosts(capture: Capture) -> frozenset[int]:
-    """The hosts of the interfaces that the beginning of a file describes."""
+    """Return the hosts of the interfaces that the beginning of a file describes."""
     interfaces = read_bytes(head_of(capture.path, HEAD_BYTES), capture.rule).interfaces
     return frozenset(each.host for each in interfaces) - {UNKNOWN_HOST}

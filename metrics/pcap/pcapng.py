@@ -1,4 +1,4 @@
-"""Pcapng files: sections of either endianness, interfaces, packets of all three kinds, interface statistics.
+"""Read pcapng files: sections of either endianness, interfaces, packets of all three kinds, interface statistics.
 
 Source: draft-ietf-opsawg-pcapng.
 """
@@ -28,7 +28,7 @@ _DIRECTION_TAP = np.array([0, RX, TX, 0], np.int8)  # epb_flags' two low bits: u
 
 
 def is_pcapng(data: Bytes) -> bool:
-    """Whether the bytes begin as a pcapng file does."""
+    """Return whether the bytes begin as a pcapng file does."""
     return data[:4].tobytes() == SECTION_MAGIC and (len(data) < 12 or data[8:12].tobytes() in _ORDERS)
 
 
@@ -61,7 +61,7 @@ class _Layout:
 
 
 def _words(*names: str, order: str) -> np.dtype[np.void]:
-    """A structure of 32-bit words."""
+    """Return a structure of 32-bit words."""
     return np.dtype([(name, f"{order}u4") for name in names])
 
 
@@ -80,7 +80,7 @@ class _Blocks:
 
 @dataclass
 class _Section:
-    """A section, or as much of it as one window has: its blocks, and the interfaces described so far."""
+    """A section, or the part of it that is in one window: its blocks, and the interfaces described so far."""
 
     order: str
     blocks: _Blocks
@@ -91,17 +91,17 @@ class _Section:
 def read_pcapng(
     data: Bytes, rule: HostRule, selection: Selection, window_bytes: int | None = None
 ) -> Iterator[Records]:
-    """The selected packets, some at a time. What cannot be read is counted; a block that contradicts itself ends them.
+    """Yield the selected packets, some at a time. Count unreadable bytes, and end at a block that contradicts itself.
 
     Args:
         data: the file.
-        rule: says the hosts of its interfaces.
-        selection: which packets.
-        window_bytes: how much of the file is read at a time, if no block is longer; None = all of it.
+        rule: returns the hosts of its interfaces.
+        selection: which packets to yield.
+        window_bytes: how much of the file is read at a time, unless a block is longer; None = all of it.
 
     Yields:
-        Packets of consecutive windows. ``interfaces`` is one list, complete at the end; ``unread_bytes`` is the last
-        one's.
+        Packets of consecutive windows. ``interfaces`` is one list, complete at the end; the last item has the right
+        ``unread_bytes``.
     """
     interfaces: list[Interface] = []  # of all sections
     section: _Section | None = None
@@ -132,7 +132,7 @@ def read_pcapng(
 
 
 def _next_blocks(data: Bytes, order: str, at: int, window_bytes: int | None) -> tuple[_Blocks, int]:
-    """Those in a window, which grows until one fits; none only if none follows in the file."""
+    """Return the blocks in a window, which grows until one fits; none only if none follows in the file."""
     while True:
         end = len(data) if window_bytes is None else min(at + window_bytes, len(data))
         blocks, stop = _blocks(data, order, at, end)
@@ -142,14 +142,14 @@ def _next_blocks(data: Bytes, order: str, at: int, window_bytes: int | None) -> 
 
 
 def _order_at(data: Bytes, at: int) -> str | None:
-    """The byte order of the section that starts here, None if none does."""
+    """Return the byte order of the section that starts here; None if none does."""
     if at + 28 > len(data) or data[at : at + 4].tobytes() != SECTION_MAGIC:
         return None
     return _ORDERS.get(data[at + 8 : at + 12].tobytes())
 
 
 def _blocks(data: Bytes, order: str, start: int, end: int) -> tuple[_Blocks, int]:
-    """The blocks up to an end, the first inconsistent one, or the first section of another byte order."""
+    """Return the blocks up to an end, the first inconsistent one, or the first section of another byte order."""
     at, stop = walk(_Layout(data, order), start, end)
     words, head = word_view(data, order), gather(data, at, _words("kind", "length", "interface", order=order))
     blocks = _Blocks(at, head["kind"].copy(), head["length"].astype(np.int64), head["interface"].copy())
@@ -159,7 +159,7 @@ def _blocks(data: Bytes, order: str, start: int, end: int) -> tuple[_Blocks, int
         bad |= (blocks.length < 32) & (old | (blocks.kind == _ENHANCED)) | (blocks.length < 16) & (
             blocks.kind == _SIMPLE
         )
-        if old.any():  # the interface has two bytes; the other two count drops
+        if old.any():  # two bytes are the interface, and two bytes count drops
             blocks.interface[old] = blocks.interface[old] >> (0 if order == "<" else 16) & 0xFFFF
         sections = np.flatnonzero(blocks.kind == _SECTION)
         bad[sections] |= np.array([_order_at(data, int(each)) != order for each in at[sections]], np.bool_)
@@ -170,7 +170,7 @@ def _blocks(data: Bytes, order: str, start: int, end: int) -> tuple[_Blocks, int
 
 
 def _split_sections(blocks: _Blocks) -> Iterator[tuple[bool, _Blocks]]:
-    """The blocks of each section, and whether they begin it."""
+    """Yield the blocks of each section, and whether they begin it."""
     starts = np.flatnonzero(blocks.kind == _SECTION)
     bounds = np.unique(np.concatenate(([0], starts, [len(blocks.at)])))
     for first, last in pairwise(bounds.tolist()):
@@ -211,7 +211,7 @@ def _read_special(data: Bytes, section: _Section, at: int) -> None:
 
 
 def _options(data: Bytes, order: str, at: int, end: int) -> dict[int, bytes]:
-    """The options of a block, the first of each code; those that do not fit end the list."""
+    """Return the options of a block, the first of each code; options that do not fit end the list."""
     options: dict[int, bytes] = {}
     while at + 4 <= end:
         code, length = struct.unpack_from(f"{order}HH", data.data, at)
@@ -244,7 +244,7 @@ def _packets(data: Bytes, section: _Section, selection: Selection) -> Records:
 
 
 def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks) -> Records:
-    """The packets of such blocks. A length beyond the block's end is cut there."""
+    """Return the packets of such blocks. A length beyond the block's end is cut there."""
     at, is_simple = blocks.at, blocks.kind == _SIMPLE
     inner = np.minimum(at + 12, len(data) - 16)  # a simple block may end the file too early for these, and needs none
     head = gather(data, inner, _words("high", "low", "cap", "wire", order=section.order))
@@ -259,7 +259,7 @@ def _read_blocks(data: Bytes, section: _Section, blocks: _Blocks) -> Records:
         cap[simple] = np.minimum(wire[simple], section.interfaces[0].snaplen or _SNAPLEN_UNLIMITED)
         ts_ns = _fill_from_before(ts_ns, is_simple, section.last_ns)
     if not is_simple.all():
-        section.last_ns = int(ts_ns[-1])  # of a packet that has a time, or has taken it from the last one
+        section.last_ns = int(ts_ns[-1])  # the time of a packet that has one, or took the last one's
     cap = np.minimum(cap, room)
     options_at = start + (cap + 3 & ~3)
     flags = _packet_flags(data, section.order, options_at, at + blocks.length - 4, ~is_simple)
@@ -288,7 +288,7 @@ def _nanoseconds(ticks: npt.NDArray[np.uint64], interface: npt.NDArray[np.uint32
 
 
 def _wrap(value: int) -> int:
-    """Into 64 bits: an absurd offset in a damaged file is no reason to stop."""
+    """Wrap a value into 64 bits: an absurd offset in a damaged file must not stop the reader."""
     return (value + 2**63) % 2**64 - 2**63
 
 
@@ -299,7 +299,7 @@ def _scale_decimal(ticks: npt.NDArray[np.uint64], digits: int) -> npt.NDArray[np
 
 
 def _scale_binary(ticks: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.uint64]:
-    """Whole seconds and the fraction apart, the latter cut to 33 bits, so that nothing overflows."""
+    """Scale whole seconds and the fraction separately, with 33 bits of the fraction, so that nothing overflows."""
     bits = min(bits, 63)
     seconds, fraction = ticks >> np.uint64(bits), ticks & np.uint64((1 << bits) - 1)
     kept = min(bits, 33)
@@ -307,9 +307,9 @@ def _scale_binary(ticks: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.ui
 
 
 def _fill_from_before(ts_ns: Ints, untimed: Bools, last_ns: int | None) -> Ints:
-    """Untimed packets take the time of the last timed one before them, the first ones that of the first after them.
+    """Give untimed packets the time of the last timed one before them, or of the first one after them.
 
-    Before these packets there was one at ``last_ns``, if that is known. What comes after them is not looked at.
+    Before these packets there was one at ``last_ns``, if that is known. Later packets are not looked at.
     """
     if last_ns is not None:
         return _fill_from_before(np.append(last_ns, ts_ns), np.append(False, untimed), None)[1:]
@@ -321,7 +321,7 @@ def _fill_from_before(ts_ns: Ints, untimed: Bools, last_ns: int | None) -> Ints:
 
 
 def _packet_flags(data: Bytes, order: str, at: Ints, end: Ints, has_options: Bools) -> npt.NDArray[np.uint32]:
-    """Every packet's epb_flags, 0 where it has none: all packets' option lists are walked abreast."""
+    """Return every packet's epb_flags, 0 if it has none: the option lists of all packets are walked together."""
     flags = np.zeros(len(at), np.uint32)
     layout = np.dtype([("code", f"{order}u2"), ("length", f"{order}u2"), ("value", f"{order}u4")])
     rows = np.flatnonzero(has_options & (at + 8 <= end))

@@ -1,4 +1,4 @@
-"""A capture file's records: where each packet's bytes are, when it was seen, at which interface, in which direction."""
+"""The records of a capture file: where each packet's bytes are, and when, where and which way it was seen."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from metrics.pcap.walk import Bytes, Ints
 UNKNOWN_HOST = -1
 MID, TX, RX, OTHER_HOST = 0, 1, 2, 3
 TAPS = ("mid", "tx", "rx")
-"""Names of the direction codes: not said by the capture; left the host that recorded it; arrived there.
+"""Names of the direction codes: the capture does not say; left the host that recorded it; arrived at that host.
 
-``OTHER_HOST`` is only in records and headers: by the capture, neither the sender nor the receiver recorded it. Such
-packets become ``MID``, and no direction is inferred for them.
+``OTHER_HOST`` is only in records and headers: by the capture, neither the sender nor the receiver recorded the packet.
+Such packets become ``MID``, and no direction is inferred for them.
 """
 
 
@@ -45,19 +45,19 @@ class Records:
     at: Ints  # each record's offset in the file
     start: Ints  # its packet's first byte
     cap_bytes: Ints  # how many of the packet's bytes were kept
-    wire_bytes: Ints  # of how many
+    wire_bytes: Ints  # how many bytes the packet had
     ts_ns: Ints  # nanoseconds since the epoch. A pcapng simple packet has no time and takes its predecessor's
     interface: npt.NDArray[np.int32]  # index into ``interfaces``
     tap: npt.NDArray[np.int8]  # MID, TX, RX or OTHER_HOST
     interfaces: list[Interface] = field(default_factory=list)
-    unread_bytes: int = 0  # what follows the last whole record
+    unread_bytes: int = 0  # bytes after the last whole record
     unknown_blocks: int = 0  # pcapng blocks of no known type, or at an interface that was never described
 
     def __len__(self) -> int:
         return len(self.at)
 
     def select(self, rows: npt.NDArray[np.generic] | slice) -> Records:
-        """The same capture with these packets only."""
+        """Return the same capture with these packets only."""
         return replace(self, **{name: getattr(self, name)[rows] for name in COLUMNS})
 
 
@@ -66,7 +66,7 @@ COLUMNS = ("at", "start", "cap_bytes", "wire_bytes", "ts_ns", "interface", "tap"
 
 
 def join(parts: Sequence[Records]) -> Records:
-    """The packets of one or more parts of a file in a row; the rest is the first one's."""
+    """Join one or more parts of a file; everything except the packets comes from the first part."""
     if len(parts) == 1:
         return parts[0]
     joined: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
@@ -75,18 +75,18 @@ def join(parts: Sequence[Records]) -> Records:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which packets of a file are wanted: the ``part``-th of ``parts``, by host (index modulo parts) or by place."""
+    """The packets of a file that are wanted: the ``part``-th of ``parts``, by host (index modulo parts) or by place."""
 
     part: int = 0
     parts: int = 1
     by_host: bool = False
 
     def wants(self, host: int) -> bool:
-        """Whether a host's packets are among those wanted by host."""
+        """Return whether a host's packets are among the packets that are wanted by host."""
         return not self.by_host or host % self.parts == self.part
 
     def range_of(self, count: int) -> slice:
-        """Which of ``count`` records in a row are wanted by place."""
+        """Return which of ``count`` records in a row are wanted by place."""
         if self.by_host:
             return slice(0, count)
         return slice(count * self.part // self.parts, count * (self.part + 1) // self.parts)
@@ -96,7 +96,7 @@ EVERYTHING = Selection()
 
 
 def no_records(data: Bytes, unread_bytes: int) -> Records:
-    """A file in which nothing could be read."""
+    """Return the records of a file in which nothing could be read."""
     none = np.empty(0, np.int64)
     return Records(
         data, none, none, none, none, none, none.astype(np.int32), none.astype(np.int8), unread_bytes=unread_bytes
@@ -109,24 +109,24 @@ _FILE_OF_HOST = re.compile(r"(?:host|node|peer|h|n)[-_]?([0-9]{1,9})(?:-eth[0-9]
 
 @dataclass(frozen=True)
 class HostRule:
-    """How the host of an interface is known.
+    """Finds the host of an interface.
 
-    The data plane names an interface by its host's number. Otherwise, the name of the file says the number, if it is
-    that of one host: ``host-12.pcap``, ``node3.pcapng``, ``h1-eth0.pcap``. Any other number in a name is none of a
-    host (a date, a part of the recording).
+    The data plane gives an interface the number of its host as a name. Otherwise, the name of the file has the number,
+    if it is that of one host: ``host-12.pcap``, ``node3.pcapng``, ``h1-eth0.pcap``. Any other number in a name does not
+    stand for a host (a date, a part of the recording).
 
     Args:
         file_name: the file's name without folders.
-        contested: hosts that other files claim, too; which of them is meant is not known.
+        contested: hosts that other files claim, too; it is not known which of the files is meant.
     """
 
     file_name: str = ""
     contested: frozenset[int] = frozenset()
 
     def host_of(self, if_name: str) -> int:
-        """The host's number; below zero if none is known.
+        """Return the host's number; below zero if none is known.
 
-        Contested hosts have different numbers below zero, so that they are not taken for one within their file.
+        Contested hosts have different numbers below zero, so that they do not count as one host within their file.
         """
         if _INTERFACE_OF_HOST.fullmatch(if_name):
             host = int(if_name)
@@ -140,5 +140,5 @@ NO_NAME = HostRule()
 
 
 def host_column(hosts: npt.NDArray[np.int32]) -> pa.Array:
-    """Hosts as a column; null where none is known."""
+    """Return hosts as a column, with null if none is known."""
     return pa.array(hosts, pa.int32(), mask=hosts < 0)

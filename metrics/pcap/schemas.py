@@ -1,7 +1,7 @@
-"""The tables that captures yield, as Arrow schemas. Spark reads them unchanged, and so does DuckDB or pandas.
+"""The tables of captures, as Arrow schemas. Spark reads them unchanged, and so do DuckDB and pandas.
 
-Instants are ``int64`` nanoseconds: CLOCK_MONOTONIC where ``epoch_offset_ns`` was given, the Unix epoch otherwise.
-Spark takes no nanosecond timestamps, dictionaries or unsigned 32-bit integers from Python, so there are none.
+Instants are ``int64`` nanoseconds: CLOCK_MONOTONIC if ``epoch_offset_ns`` was given, otherwise the Unix epoch. Spark
+takes no nanosecond timestamps, dictionaries or unsigned 32-bit integers from Python, so there are none.
 
 A column name has one type in all tables: several can then be read in one pass as their union (``union_schema``).
 """
@@ -16,7 +16,7 @@ _TOPICS = pa.list_(_INT64)
 PACKETS: Final = pa.schema(
     [
         ("ts_ns", _INT64),
-        ("host", _INT32),  # whose interface recorded it; null = unknown
+        ("host", _INT32),  # the host whose interface recorded it; null = unknown
         ("tap", _STRING),  # "tx" left the host, "rx" arrived at it, "mid" the capture does not say
         ("src_ip", _STRING),
         ("src_port", _INT32),
@@ -32,11 +32,11 @@ PACKETS: Final = pa.schema(
         ("cap_bytes", _INT64),
         ("is_retx", _BOOL),  # null unless the packets were read with reassembly
         ("pcap_file", _STRING),
-        ("pcap_off", _INT64),  # of the record, so that a number can be traced back to its bytes
+        ("pcap_off", _INT64),  # offset of the record, so that a number can be traced back to its bytes
     ]
 )
-"""A record of a capture. What stands in a TCP header is null where the packet has none (ports and payload: nor
-UDP's)."""
+"""A record of a capture. Values of a TCP header are null if the packet has no such header (ports and payload: nor a UDP
+header)."""
 
 CONNS: Final = pa.schema(
     [
@@ -66,9 +66,9 @@ CONNS: Final = pa.schema(
         ("orig_tap", _STRING),  # where the originator's packets were seen: "tx" = the vantage is the originator
     ]
 )
-"""A TCP connection or a UDP flow (``datagrams``) as one host saw it, in Zeek's names with ``_`` for ``.``: two rows a
-connection when both ends record. ``uid`` is the same at both (it hashes the addresses, ports and the originator's
-initial sequence number). Of UDP, a flow is open when both sides have sent, and nothing closes it."""
+"""A TCP connection or a UDP flow (``datagrams``) as one host saw it, with Zeek's names and ``_`` for ``.``: two rows
+per connection if both ends record. ``uid`` is the same at both (it hashes the addresses, ports and the originator's
+initial sequence number). A UDP flow is open when both sides have sent, and nothing closes it."""
 
 FRAMES: Final = pa.schema(
     [
@@ -85,11 +85,11 @@ FRAMES: Final = pa.schema(
         ("t_first_ns", _INT64),  # first sighting of the first byte
         ("t_last_ns", _INT64),  # tx: first sighting of the last byte; rx: when all bytes up to the last had arrived
         ("n_segments", _INT32),  # packets that carried any of its bytes, copies included
-        ("n_retx", _INT32),  # those of them that repeated bytes already seen here
+        ("n_retx", _INT32),  # such packets that repeated bytes already seen here
         ("n_seconds", _INT32),  # one-second buckets that its bytes' first sightings fall into
     ]
 )
-"""One overlay frame at one vantage: a delivered one has two rows, ``tx`` at its source, ``rx`` at its target."""
+"""An overlay frame at one vantage: a delivered frame has two rows, ``tx`` at its source, ``rx`` at its target."""
 
 CONTROLS: Final = pa.schema(
     [
@@ -100,11 +100,11 @@ CONTROLS: Final = pa.schema(
         ("tap", _STRING),
         ("off", _INT64),
         ("kind", _INT16),  # null: from this offset on, the capture does not show which frames there are
-        ("at_ns", _INT64),  # as ``t_last_ns`` of ``FRAMES``; null with ``kind``
+        ("at_ns", _INT64),  # as ``t_last_ns`` of ``FRAMES``; null if ``kind`` is
         ("frame", pa.binary()),  # the whole frame; null where the capture cut it
     ]
 )
-"""The frames of some kinds with their bytes, at every vantage, found by the captured headers of all frames alone."""
+"""Frames of some kinds with their bytes, at every vantage, found by the captured headers of all frames alone."""
 
 SPANS: Final = pa.schema(
     [
@@ -118,7 +118,7 @@ SPANS: Final = pa.schema(
         ("span_bytes", _INT64),
     ]
 )
-"""Of the frames with ``n_seconds > 1``: how many of their bytes were first seen in each second; ``off`` is theirs."""
+"""How many bytes of the frames with ``n_seconds > 1`` were first seen in each second; ``off`` is the frame's."""
 
 WIRE: Final = pa.schema(
     [
@@ -135,7 +135,7 @@ WIRE: Final = pa.schema(
         ("other_bytes", _INT64),  # whole packets of anything else: ICMP, fragments, what is not understood
     ]
 )
-"""Bytes a host, tap and second.
+"""Bytes per host, tap and second.
 
 Invariant: wire = payload + retx + header + pure_ack + datagram + other, to the byte."""
 
@@ -150,7 +150,7 @@ CROSSINGS: Final = pa.schema(
         ("payload_bytes", _INT64),  # of TCP or UDP; of a fragment, all after its IP header
     ]
 )
-"""An IPv4 packet that left its source or arrived at its destination: what tells how long its way was."""
+"""An IPv4 packet that left its source or arrived at its destination, from which its delay follows."""
 
 CAPTURES: Final = pa.schema(
     [
@@ -163,7 +163,7 @@ CAPTURES: Final = pa.schema(
         ("dropped", _INT64),  # by the recorder, where the file says so (pcapng interface statistics); else null
         ("first_ns", _INT64),
         ("last_ns", _INT64),
-        ("truncated", _BOOL),  # the file ends inside a record, or in bytes that are none
+        ("truncated", _BOOL),  # the file ends inside a record, or in bytes that are not a record
         ("unread_bytes", _INT64),  # the bytes from there on
         ("n_tcp", _INT64),
         ("n_other_ip", _INT64),
@@ -173,7 +173,7 @@ CAPTURES: Final = pa.schema(
         ("unknown_blocks", _INT64),  # pcapng blocks of other types, skipped
     ]
 )
-"""An interface of a capture file; one row without one where none can be read.
+"""An interface of a capture file; one row without an interface if none can be read.
 
 packets = n_tcp + n_other_ip + n_fragments + n_not_understood. File-wide figures (truncated, unread_bytes,
 unknown_blocks) are repeated in each of its rows.
@@ -191,10 +191,10 @@ TRACED: Final = pa.schema(
         ("ts_ns", _INT64),  # when it was sent (or received, where the sender's trace is lost)
     ]
 )
-"""What the peers' traces say of frames, the input of header-only captures: distinct (conn, direction, off) per
-connection, from ``send`` events and from the ``receive`` events that no send matches. ``ts_ns`` is on the captures'
-time scale after ``epoch_offset_ns``; it tells connections apart that reused addresses and ports. Write it sorted by
-``conn`` in row groups of about 100,000: a task reads only the row groups of its hosts' connections."""
+"""Frames in the peers' traces, the input of header-only captures: distinct (conn, direction, off) per connection, from
+``send`` events and from the ``receive`` events that no send matches. ``ts_ns`` is on the captures' time scale after
+``epoch_offset_ns``; it distinguishes connections that reused addresses and ports. Write the table sorted by ``conn`` in
+row groups of about 100,000: a task reads only the row groups of its hosts' connections."""
 
 SCHEMAS: Final[dict[str, pa.Schema]] = {
     "packets": PACKETS,
@@ -209,7 +209,7 @@ SCHEMAS: Final[dict[str, pa.Schema]] = {
 
 
 def union_schema(tables: tuple[str, ...]) -> pa.Schema:
-    """The schema of a read of ``tables`` from several files.
+    """Return the schema of a read of ``tables`` from several files.
 
     It has the columns of all of them, ``table`` first if there are several, and in any case ``pcap_file``.
 

@@ -1,4 +1,4 @@
-"""When located frames were seen at their vantage, by how many packets, and over which seconds."""
+"""Find when located frames were seen at their vantage, in how many packets, and over which seconds."""
 
 from typing import Final
 
@@ -16,15 +16,15 @@ SECOND_NS: Final = 10**9
 
 
 def sight(located: Located, connections: TcpConnections, streams: Streams, origin_ns: int) -> tuple[pa.Table, pa.Table]:
-    """The tables ``frames`` and ``spans``. A frame of which a byte was not seen has no row.
+    """Return the tables ``frames`` and ``spans``. A frame with a byte that was not seen has no row.
 
-    At a receiver (tap "rx") a frame counts as seen only if all before it in its stream was, too.
+    At a receiver (tap "rx"), a frame counts as seen only if all frames before it in its stream were seen, too.
 
     Args:
         located: where the frames are.
-        connections: of this capture.
-        streams: of this capture.
-        origin_ns: where the one-second buckets start.
+        connections: the connections of this capture.
+        streams: the streams of this capture.
+        origin_ns: the instant at which the one-second buckets start.
     """
     rows, first, last = _seen(located, connections, streams)
     stream, length, off = located.stream[rows], located.len_bytes[rows], located.off[rows]
@@ -54,7 +54,7 @@ def sight(located: Located, connections: TcpConnections, streams: Streams, origi
 
 
 def _seen(located: Located, connections: TcpConnections, streams: Streams) -> tuple[Ints, Ints, Ints]:
-    """The frames all of whose bytes were seen, with the intervals that hold their first and last byte."""
+    """Return the frames all of whose bytes were seen, with the intervals that hold their first and last byte."""
     stream, length = located.stream, located.len_bytes
     position = streams.axis[stream] + located.off
     first, first_seen = streams.interval_at(position)
@@ -68,7 +68,7 @@ def _seen(located: Located, connections: TcpConnections, streams: Streams) -> tu
 
 
 def identify_streams(connections: TcpConnections, stream: Ints) -> dict[str, pa.Array]:
-    """Whose bytes each stream is, and where it was seen: the columns that tables of frames have in common."""
+    """Return whose bytes each stream has, and where it was seen: columns that all tables of frames have."""
     conn = pa.array(stream // 2)
     return {
         "uid": pa.array(connections.uids, pa.string()).take(conn),
@@ -80,7 +80,7 @@ def identify_streams(connections: TcpConnections, stream: Ints) -> dict[str, pa.
 
 
 def _count_segments(streams: Streams, position: Ints, length: Ints) -> tuple[Ints, Ints]:
-    """How many segments touch each frame, and how many of those repeat bytes."""
+    """Count the segments that touch each frame, and the segments among them that repeat bytes."""
     counts = []
     for some in (slice(None), streams.retransmits):
         start, length_of = streams.position[some], streams.length[some]
@@ -92,7 +92,7 @@ def _count_segments(streams: Streams, position: Ints, length: Ints) -> tuple[Int
 def _spans(
     streams: Streams, position: Ints, length: Ints, first: Ints, last: Ints, origin_ns: int
 ) -> tuple[tuple[Ints, Ints, Ints], Ints]:
-    """The frames whose bytes were first seen in more than one second, as (frame, second, bytes); seconds by frame."""
+    """Return frames with bytes first seen in several seconds, as (frame, second, bytes); and the seconds by frame."""
     second = (streams.first_ns - origin_ns) // SECOND_NS
     changes = np.cumsum(np.diff(second, prepend=second[:1]) != 0)
     several = np.flatnonzero(changes[first] != changes[last]) if len(second) else first

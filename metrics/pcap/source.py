@@ -1,4 +1,4 @@
-"""``spark.read.format("pcap")``: the kernels as a PySpark Python Data Source (see ``metrics.pcap.tasks``)."""
+"""The kernels as a PySpark Python Data Source, ``spark.read.format("pcap")`` (see ``metrics.pcap.tasks``)."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from metrics.storage import place
 
 _BATCH_ROWS = 1 << 17
 _HOSTS: Final = ("host", "vantage_host")
-"""The columns that say which host recorded a row."""
+"""The columns with the host that recorded a row."""
 _OPTIONS: Final = frozenset(
     ("path", "tables", "traced", "epoch_offset_ns", "origin_ns", "retransmissions", "parallelism", "partition_bytes")
 )
 _OPTIONS_OF_FLOWS: Final = frozenset(("path", "tables", "hosts", "parallelism"))
 _FLOWS: Final = "flows"
-"""The table that is made of all captures together."""
+"""The table that is made from all captures together."""
 
 
 class PcapPartition(InputPartition):
@@ -55,7 +55,7 @@ class PcapDataSource(DataSource):
         return from_arrow_schema(union_schema(_reading(self.options).tables))
 
     def reader(self, schema: StructType) -> PcapReader | FlowReader:
-        """A reader; Spark calls it once a query."""
+        """Return a reader; Spark calls this once per query."""
         options = dict(self.options.items())
         return FlowReader(options) if _wants_flows(options) else PcapReader(options)
 
@@ -97,7 +97,7 @@ class PcapReader(DataSourceReader):
         self._chosen = Chosen()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take those on hosts. They decide which files are read."""
+        """Take the filters on hosts. They decide which files are read."""
         self._chosen, left = choose(filters, _HOSTS)
         return left
 
@@ -110,7 +110,7 @@ class PcapReader(DataSourceReader):
         return [PcapPartition(task) for task in tasks or [()]]
 
     def _may_have(self, capture: Capture) -> bool:
-        """Whether a capture may have rows that are wanted."""
+        """Return whether a capture may have rows that are wanted."""
         if not self._chosen.wanted:
             return True
         hosts = hosts_of(capture)
@@ -133,7 +133,7 @@ def register(spark: SparkSession) -> None:
 
 
 def _wants_flows(options: Mapping[str, str]) -> bool:
-    """Whether the flows are asked for."""
+    """Return whether the options ask for flows."""
     if options.get("tables", "").strip() != _FLOWS:
         return False
     _refuse_unknown(options, _OPTIONS_OF_FLOWS)
@@ -159,7 +159,7 @@ def _reading(options: Mapping[str, str]) -> Reading:
 
 
 def _conform(name: str, pcap_file: str, table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A file's table as part of the union: nulls where it has no such column."""
+    """Return a file's table as part of the union, with nulls in columns that it does not have."""
     said = {"table": name, "pcap_file": pcap_file}
     columns = [
         pa.repeat(pa.scalar(said[field.name]), len(table))

@@ -1,9 +1,9 @@
-"""TCP reassembly of all streams of a capture at once, without their bytes.
+"""Reassemble all TCP streams of a capture at once, without their bytes.
 
-Sequence numbers are unwrapped to stream offsets, and all streams laid side by side on one axis, so that every step is
-one NumPy call whatever the number of streams. The segments' ends cut the axis into elementary intervals. Each interval
-belongs to the segment that brought it first; a running maximum of first arrivals along a stream is the instant at
-which a receiver could have read up to there.
+Sequence numbers are unwrapped to stream offsets, and all streams are laid side by side on one axis, so that every step
+is one NumPy call for any number of streams. The segments' ends cut the axis into elementary intervals. Each interval
+belongs to the segment that brought it first; a running maximum of first arrivals along a stream is the instant at which
+a receiver could have read up to there.
 """
 
 from dataclasses import dataclass
@@ -22,27 +22,27 @@ class Streams:
     """The streams' bytes by interval, in order; positions are on the common axis (``axis[stream] + offset``)."""
 
     axis: Ints  # where each stream's byte 0 lies
-    extent: Ints  # how far its bytes reach (offsets, not axis)
+    extent: Ints  # how far the bytes of each reach (offsets, not positions on the axis)
     start: Ints  # the elementary intervals that arrived: where each begins ...
     end: Ints  # ... and ends
     first_ns: Ints  # when each was first seen
-    available_ns: Ints  # when it and all before it in its stream had been seen; meaningless where not ``reachable``
+    available_ns: Ints  # when it and all before it in its stream had been seen; meaningless if not ``reachable``
     reachable: Bools  # whether all bytes before it were seen
     gaps: Ints  # number of holes before each interval, over all streams; equal numbers mean no hole between two
     owner: Ints  # index into ``payload`` of the segment that brought it
     payload: Ints  # the segments (rows of ``Segments``) with payload in their stream
     position: Ints  # where their first byte lies
     length: Ints  # how many bytes they carry
-    new_bytes: Ints  # how many bytes each of them brought that had not been seen
+    new_bytes: Ints  # how many bytes that had not been seen each of them brought
     lost: Ints  # segments with payload before their stream's beginning: they belong to an older connection
 
     @property
     def retransmits(self) -> Bools:
-        """By ``payload``: whether the segment repeated bytes that had been seen."""
+        """Whether each segment of ``payload`` repeated bytes that had been seen."""
         return self.new_bytes < self.length
 
     def interval_at(self, position: Ints) -> tuple[Ints, Bools]:
-        """The interval that holds each position, and whether one does."""
+        """Return the interval that holds each position, and whether one does."""
         index = np.maximum(np.searchsorted(self.start, position, "right") - 1, 0)
         if not len(self.start):
             return index, np.zeros(len(index), np.bool_)
@@ -50,7 +50,7 @@ class Streams:
 
 
 def reassemble(segments: Segments, base: Ints) -> Streams:
-    """The streams of ``segments``; ``base`` is the sequence number of each one's byte 0, or UNKNOWN.
+    """Return the streams of ``segments``; ``base`` is the sequence number of byte 0 of each, or UNKNOWN.
 
     A stream of unknown base starts at its lowest sequence number.
     """
@@ -93,10 +93,10 @@ def reassemble(segments: Segments, base: Ints) -> Streams:
 
 
 def _unwrap(segments: Segments, base: Ints) -> Ints:
-    """Stream offsets of the segments' first payload bytes: successive differences of 32-bit numbers, summed up.
+    """Return the stream offsets of the segments' first payload bytes: differences of 32-bit numbers, summed up.
 
-    Right as long as two successive segments of a stream are less than 2 GiB apart. A SYN takes one number. Its payload
-    starts with byte 0, whatever its number: SYN-ACKs of one connection may differ (``flows``).
+    The result is right if two successive segments of a stream are less than 2 GiB apart. A SYN takes one number. Its
+    payload starts with byte 0, whatever its number: SYN-ACKs of one connection may differ (``flows``).
     """
     syn, bases = (segments.flags & SYN) != 0, base[segments.stream]
     seq: Ints = np.where(syn & (bases != UNKNOWN), bases, segments.seq + syn)
@@ -121,10 +121,10 @@ def _unwrap(segments: Segments, base: Ints) -> Ints:
 
 
 def _elementary_intervals(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Cuts the union of the segments [start, end) at all their ends: (starts, ends, first segment of each)."""
+    """Cut the union of the segments [start, end) at all their ends: (starts, ends, first segment of each)."""
     if (start[1:] >= end[:-1]).all():
         return start, end, np.arange(len(start))
-    apart = np.flatnonzero(np.append(end[:-1] != start[1:], True))  # those at whose end the next one does not start
+    apart = np.flatnonzero(np.append(end[:-1] != start[1:], True))  # where the next one does not start at the end
     points = np.sort(np.concatenate((start, end[apart])))  # and not np.unique, which hashes: five times slower
     points = points[np.diff(points, prepend=-1) != 0]
     low = np.searchsorted(points, start)
@@ -134,13 +134,13 @@ def _elementary_intervals(start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
     segment = np.repeat(np.arange(len(start)), pieces)
     piece = np.arange(len(segment)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + low[segment]
     owner = np.full(len(points), -1, np.int64)
-    owner[piece[::-1]] = segment[::-1]  # of several assignments the last stays, which is the first segment in time
+    owner[piece[::-1]] = segment[::-1]  # the last assignment remains: the first segment in time
     covered = np.flatnonzero(owner >= 0)
     return points[covered], points[covered + 1] if len(covered) else points[:0], owner[covered]
 
 
 def _running_max(values: Ints, group: Ints) -> Ints:
-    """The running maximum within each group (groups are numbered upwards and contiguous)."""
+    """Return the running maximum within each group (groups are numbered upwards and contiguous)."""
     if not len(values):
         return values
     low = int(values.min())

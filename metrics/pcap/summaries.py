@@ -1,4 +1,4 @@
-"""What a capture adds up to: its connections, its bytes per second, its interfaces."""
+"""Summarise a capture: its connections, its bytes per second, its interfaces."""
 
 from typing import Protocol
 
@@ -20,7 +20,13 @@ _LETTERS = "SHADFR"  # in Zeek's history: SYN, SYN with ACK, pure ACK, data, FIN
 
 
 def summarise_connections(connections: TcpConnections, streams: Streams, packets: Packets) -> pa.Table:
-    """The table ``conns``: byte counts from sequence numbers, ``missed_bytes`` the holes in both directions."""
+    """Return the table ``conns``: byte counts by sequence numbers; ``missed_bytes`` are the gaps in both directions.
+
+    Args:
+        connections: the connections of the capture.
+        streams: their streams.
+        packets: their packets.
+    """
     segments, count = connections.segments, len(connections.names)
     packets_of = np.diff(segments.stream_starts)
     ip_bytes = _total(segments.stream, packets.columns.ip_bytes[segments.row], 2 * count)
@@ -63,7 +69,7 @@ def summarise_connections(connections: TcpConnections, streams: Streams, packets
 
 
 def _ends(segments: Segments) -> Ints:
-    """When each connection's last packet was seen."""
+    """Return when each connection's last packet was seen."""
     starts = segments.stream_starts
     ends = np.full(len(starts) - 1, np.iinfo(np.int64).min)
     seen = starts[1:] > starts[:-1]
@@ -72,7 +78,7 @@ def _ends(segments: Segments) -> Ints:
 
 
 def _total(group: Ints, values: npt.NDArray[np.integer], groups: int) -> Ints:
-    """Sums by group; exact below 2^53."""
+    """Return sums by group, exact below 2^53."""
     return np.bincount(group, values, groups).astype(np.int64)
 
 
@@ -81,7 +87,7 @@ def _table(columns: dict[str, object], schema: pa.Schema) -> pa.Table:
 
 
 def _first_letters(connections: TcpConnections) -> Ints:
-    """When each letter of the history was first seen (-1: never), the originator's letters before the responder's."""
+    """Return when each letter of the history was first seen (-1: never), the originator's letters first."""
     segments = connections.segments
     flags, payload = segments.flags, segments.payload_bytes > 0
     has = [
@@ -103,7 +109,7 @@ def _first_letters(connections: TcpConnections) -> Ints:
 
 
 def _opened_and_closed(firsts: Ints) -> tuple[Ints, Ints]:
-    """The packets with which each connection was open, and with which it began to close; -1 = none."""
+    """Return the packets with which each connection was open, and with which it began to close; -1 = none."""
     syn, answer = firsts[:, _LETTERS.index("S")], firsts[:, len(_LETTERS) + _LETTERS.index("H")]
     opened = np.where((syn >= 0) & (answer >= 0), np.maximum(syn, answer), -1)
     ends = [side + _LETTERS.index(letter) for side in (0, len(_LETTERS)) for letter in "FR"]
@@ -119,7 +125,7 @@ def _histories(firsts: Ints) -> list[str]:
 
 
 def _states(firsts: Ints) -> list[str]:
-    """Zeek's ``conn_state`` of every connection."""
+    """Return Zeek's ``conn_state`` of every connection."""
     seen = firsts >= 0
     syn, _, _, _, fin, rst = seen[:, :6].T
     _, answer, _, _, answer_fin, answer_rst = seen[:, 6:].T
@@ -141,7 +147,14 @@ def _states(firsts: Ints) -> list[str]:
 
 
 def account_wire(packets: Packets, connections: TcpConnections, streams: Streams, origin_ns: int) -> pa.Table:
-    """The table ``wire``. Payload before its stream's beginning counts as seen before."""
+    """Return the table ``wire``. Payload before the beginning of its stream counts as seen before.
+
+    Args:
+        packets: the packets of the capture.
+        connections: their connections.
+        streams: the streams of the connections.
+        origin_ns: the instant at which the one-second buckets start.
+    """
     records, columns = packets.records, packets.columns
     second = (records.ts_ns - origin_ns) // SECOND_NS
     group, count = factorise(packets.host, packets.tap, second)
@@ -169,7 +182,7 @@ def account_wire(packets: Packets, connections: TcpConnections, streams: Streams
 
 
 class Described(Protocol):
-    """What a capture file says of itself; see ``Records``."""
+    """What a capture file says about itself; see ``Records``."""
 
     interfaces: list[Interface]
     unread_bytes: int
@@ -177,7 +190,7 @@ class Described(Protocol):
 
 
 class InterfaceCounts:
-    """Adds up what was met at each interface of a file, over the pieces it is read in.
+    """Adds up what was found at each interface of a file, over the pieces in which it is read.
 
     Args:
         count: how many interfaces there are.
@@ -199,9 +212,14 @@ class InterfaceCounts:
         self._no_stream += np.bincount(interface[connections.segments.row[streams.lost]], minlength=count)
 
     def table(self, capture: Described, name: str, hosts: set[int]) -> pa.Table:
-        """The table ``captures`` of a file, with its interfaces at ``hosts``, and all others at which packets were met.
+        """Return the table ``captures`` of a file, with its interfaces at ``hosts``, and all others that have packets.
 
-        What the file says was dropped at those others is said where they are among ``hosts``.
+        Drops that the file reports at other interfaces are in the table if these are among ``hosts``.
+
+        Args:
+            capture: the file.
+            name: the name of the file in tables.
+            hosts: the hosts whose interfaces are in the table in any case.
         """
         met = self._natures.sum(1) > 0
         chosen = [index for index, each in enumerate(capture.interfaces) if each.host in hosts or met[index]]
@@ -231,7 +249,7 @@ class InterfaceCounts:
 
 
 def describe_unreadable(capture: Described, name: str) -> pa.Table:
-    """The table ``captures`` of a file in which no interface was found: one row, which names none."""
+    """Return the table ``captures`` of a file without a readable interface: one row, which names none."""
     row = {field.name: 0 for field in CAPTURES} | {
         "pcap_file": name,
         "truncated": True,

@@ -1,4 +1,4 @@
-"""A capture file to tables, a bounded number of packets at a time: the entry point of the kernels."""
+"""Convert a capture file to tables, a bounded number of packets at a time: the entry point of the kernels."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,28 +33,28 @@ class Reading:
     """What to read from a capture."""
 
     tables: tuple[str, ...]  # names of ``schemas.SCHEMAS``
-    traced: Place | str | None = None  # Parquet of ``schemas.TRACED``; None takes frames from captured payload
-    epoch_offset_ns: int = 0  # taken from every time stamp: epoch = CLOCK_MONOTONIC + this
-    origin_ns: int = 0  # where the one-second buckets of ``wire`` and ``spans`` start, after that
+    traced: Place | str | None = None  # Parquet of ``schemas.TRACED``; None = take frames from captured payload
+    epoch_offset_ns: int = 0  # subtracted from every timestamp: epoch = CLOCK_MONOTONIC + this
+    origin_ns: int = 0  # where the one-second buckets of ``wire`` and ``spans`` start, after the subtraction
     part: int = 0  # which part of the file: of its packets or, with reassembly, the hosts whose index % parts == part
-    parts: int = 1  # how many parts there are; those of a divided capture are of connections
+    parts: int = 1  # how many parts there are; the parts of a divided capture consist of connections
     divided: Place | None = (
         None  # the file divided into as many parts (``divided.divide_capture``); None walks the file
     )
-    foreign: bool = False  # whether a file that is no capture counts as an unreadable one, instead of an error
-    kinds: tuple[int, ...] = ()  # of the frames that ``controls`` has
+    foreign: bool = False  # whether a file that is not a capture counts as unreadable, instead of raising an error
+    kinds: tuple[int, ...] = ()  # the kinds of frames that ``controls`` has
     retransmissions: bool = False  # whether ``packets`` has ``is_retx``: needs reassembly and a host's whole capture
 
     @property
     def reassembles(self) -> bool:
-        """Whether anything asked for needs whole connections."""
+        """Whether the reading needs whole connections."""
         return self.retransmissions or any(table != "packets" for table in self.tables)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be.
+        """Refuse readings that are impossible.
 
         Raises:
-            ValueError: an unknown table, or none; or one that a divided capture does not have.
+            ValueError: there is an unknown table, no table, or a table that a divided capture does not have.
         """
         if self.divided is not None and (self.traced is None or "packets" in self.tables):
             raise ValueError("a divided capture has neither payload nor the table packets")
@@ -68,10 +68,10 @@ class Reading:
 
 
 def read_tables(source: Place | Capture, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
-    """The tables of a capture file, as (name, piece); a table may come in several pieces, or in none.
+    """Yield the tables of a capture file, as (name, piece); a table may come in several pieces, or in none.
 
     Raises:
-        CaptureError: the file is no capture.
+        CaptureError: the file is not a capture.
     """
     if not isinstance(source, Capture):
         source = Capture(source, source.name)
@@ -121,13 +121,13 @@ class _Walked:
         return decode(self._records.select(rows))
 
     def slices(self) -> Iterator[Packets]:
-        """All packets, some at a time."""
+        """Yield all packets, some at a time."""
         for start in range(0, len(self._records), _PIECE_PACKETS):
             yield decode(self._records.select(slice(start, start + _PIECE_PACKETS)))
 
 
 def _pieces(per_interface: Ints, hosts: Ints, wanted: set[int]) -> Iterator[Bools | None]:
-    """The interfaces of whole hosts with about ``_PIECE_PACKETS`` at a time: what bounds the memory; None = all."""
+    """Yield the interfaces of whole hosts with about ``_PIECE_PACKETS``, which bounds the memory; None = all."""
     batches: list[list[int]] = [[]]
     filled = 0
     for host in sorted(wanted):
@@ -174,9 +174,9 @@ def _read_piece(
 
 
 def _read_traced(reading: Reading, connections: TcpConnections) -> pa.Table:
-    """The traced frames of these connections, from the row groups that may hold any.
+    """Return the traced frames of these connections, from the row groups that may have any.
 
-    Those of a divided capture are divided likewise.
+    The traced frames of a divided capture are divided in the same way.
     """
     assert reading.traced is not None
     names = pa.array(connections.names, pa.string()).unique()
@@ -227,9 +227,9 @@ def _packets_table(packets: Packets, source: Capture, is_retx: npt.NDArray[np.bo
 
 
 def _crossings_table(packets: Packets) -> pa.Table:
-    """The IPv4 packets of which it is known whether they left or arrived.
+    """Return the IPv4 packets for which it is known whether they left or arrived.
 
-    All that a fragment has may be payload: a large datagram brings its message in fragments.
+    All of a fragment counts as payload: a large datagram brings its message in fragments.
     """
     columns, records = packets.columns, packets.records
     known = np.flatnonzero((packets.tap != MID) & (columns.src >= 0) & (columns.src < IPV6_BASE))
@@ -241,7 +241,7 @@ def _crossings_table(packets: Packets) -> pa.Table:
 
 
 def _address_strings(addresses: npt.NDArray[np.int64], ipv6: list[bytes]) -> pa.Array:
-    """Addresses as text, formatted once each; null where there is none."""
+    """Return addresses as text, each formatted once; null if there is none."""
     encoded = pa.array(addresses).dictionary_encode()
     texts = [address_text(each, ipv6) if each >= 0 else None for each in encoded.dictionary.to_pylist()]
     return pa.array(texts, pa.string()).take(encoded.indices)

@@ -1,9 +1,9 @@
-"""Captures shared among tasks: which task reads which part of which file.
+"""Share captures among tasks: which task reads which part of which file.
 
-Files are packed into few tasks, since a task costs tens of milliseconds to start on Spark. A file that is large beside
-the others is shared by several tasks: by hosts where connections are reassembled, by packets otherwise. Each of them
-walks all its record headers, a fifth of the work of reassembly, unless it is divided (``metrics.pcap.divided``). No
-border is guessed.
+Files are packed into few tasks, since a task costs tens of milliseconds to start on Spark. If a file is large compared
+with the others, several tasks share it: by hosts if connections are reassembled, otherwise by packets. Each of these
+tasks walks all record headers of the file, a fifth of the work of reassembly, unless the file is divided
+(``metrics.pcap.divided``). No border is guessed.
 """
 
 import heapq
@@ -37,13 +37,13 @@ Task = tuple[FileShare, ...]
 def plan_tasks(
     captures: Sequence[Capture], reading: Reading, parallelism: int, partition_bytes: int | None = None
 ) -> list[Task]:
-    """The shares of all files, packed into tasks of about equal bytes.
+    """Return the shares of all files, packed into tasks of about equal bytes.
 
     Args:
         captures: one or more files.
-        reading: what is read of them.
+        reading: what to read of them.
         parallelism: the most tasks that there may be.
-        partition_bytes: a task has at least about as many; None = ``PARTITION_BYTES``.
+        partition_bytes: the least that a task should have; None = ``PARTITION_BYTES``.
     """
     total = sum(each.path.stat().st_size for each in captures)
     tasks = max(1, min(parallelism, -(-total // (partition_bytes or PARTITION_BYTES))))
@@ -52,18 +52,18 @@ def plan_tasks(
 
 
 def read_task(task: Task, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
-    """The tables of a task, as (name, piece), each in its own schema."""
+    """Yield the tables of a task, as (name, piece), each in its own schema."""
     for share in task:
         yield from read_share(share, reading)
 
 
 def read_share(share: FileShare, reading: Reading) -> Iterator[tuple[str, pa.Table]]:
-    """Those of a share."""
+    """Yield the tables of a share, likewise."""
     yield from read_tables(share.capture, replace(reading, part=share.part, parts=share.parts, divided=share.divided))
 
 
 def _shares(capture: Capture, reading: Reading, fair_bytes: int) -> list[FileShare]:
-    """A compressed file is not shared: each task would decompress all of it."""
+    """Return the shares of a file. A compressed file has one share: each task would decompress all of it."""
     size = capture.path.stat().st_size
     parts = -(-size // fair_bytes) if size > fair_bytes * 5 // 4 and not is_compressed(capture.path) else 1
     if reading.reassembles and parts > 1:
@@ -72,7 +72,7 @@ def _shares(capture: Capture, reading: Reading, fair_bytes: int) -> list[FileSha
 
 
 def _count_hosts(path: Place) -> int:
-    """How many hosts the beginning of a file describes: whether sharing it by hosts helps."""
+    """Return how many hosts the beginning of a file describes, which decides whether to share it by hosts."""
     try:
         return max(1, len(read_bytes(head_of(path, HEAD_BYTES)).interfaces))
     except CaptureError:
@@ -80,7 +80,7 @@ def _count_hosts(path: Place) -> int:
 
 
 def _pack(shares: list[FileShare], tasks: int) -> list[list[FileShare]]:
-    """The largest share first, each to the task with the least to do."""
+    """Pack the largest share first, each into the task with the least to do."""
     loads: list[tuple[int, int, list[FileShare]]] = [(0, number, []) for number in range(tasks)]
     for share in sorted(shares, key=lambda each: (-each.size_bytes, each.capture.path, each.part)):
         load, number, mine = heapq.heappop(loads)

@@ -1,9 +1,9 @@
-"""From one record's start to the next: a capture is a linked list, walked by many cursors at once.
+"""Walk from one record's start to the next, with many cursors at once: a capture is a linked list.
 
-Each record says its length, so a plain walk is a Python loop. The vectorised walk guesses borders spread over the file,
-lets one cursor start at each of them, moves all in lock-step, and accepts the result only if every cursor lands exactly
-on the next one's start. By induction from the first, whose start is known, that proves every guess; anything else is
-walked again by the loop. A capture whose payload is itself a capture costs time, never a record.
+Each record has its length, so a plain walk is a Python loop. The vectorised walk guesses borders spread over the file,
+starts one cursor at each of them, moves all in lock-step, and accepts the result only if every cursor lands exactly on
+the next one's start. By induction from the first, whose start is known, that proves every guess. Otherwise the loop
+walks the file again. A capture whose payload is itself a capture costs time, but never a record.
 """
 
 from typing import Protocol
@@ -17,7 +17,7 @@ Bools = npt.NDArray[np.bool_]
 
 CURSORS = 512
 _MIN_STRIDE_BYTES = 32 * 1024
-_WINDOWS_BYTES = (1024, 4096)  # looked through for a guess; records that are longer are few enough for a loop
+_WINDOWS_BYTES = (1024, 4096)  # searched for a guess; longer records are few enough for a loop
 _CHAIN = 3
 
 NONE = 1 << 48
@@ -25,7 +25,7 @@ NONE = 1 << 48
 
 
 class Layout(Protocol):
-    """How a format says where its records end.
+    """Finds the ends of records in a format.
 
     ``minimum`` is the length of the smallest record; all start at multiples of ``alignment``.
     """
@@ -34,22 +34,28 @@ class Layout(Protocol):
     alignment: int
 
     def length(self, at: int) -> int:
-        """The length that the record at ``at`` claims, ``NONE`` if there can be none."""
+        """Return the length that the record at ``at`` claims, ``NONE`` if there can be none."""
 
     def lengths(self, at: Ints) -> Ints:
-        """The same for many, none of which is nearer to the file's end than the smallest record is long."""
+        """Return the same for many records, which are further from the file's end than the smallest record is long."""
 
     def plausible(self, at: Ints) -> Bools:
-        """Whether a record may start at each offset: a guess, that decides about speed only."""
+        """Return whether a record may start at each offset: a guess that affects only speed."""
 
 
 def word_view(data: Bytes, order: str) -> npt.NDArray[np.uint32]:
-    """The 32-bit word at every byte offset of ``data``, unaligned and without a copy; ``order`` is "<" or ">"."""
+    """Return the 32-bit word at every byte offset of ``data``, without a copy; ``order`` is "<" or ">"."""
     return np.ndarray((max(len(data) - 3, 0),), f"{order}u4", data, 0, (1,))
 
 
 def gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.void]:
-    """The structures at these offsets, each wholly inside the file: as fast as a single word of each."""
+    """Return the structures at these offsets, each wholly inside the file, as fast as a single word of each.
+
+    Args:
+        data: the file.
+        at: (n,) offsets in the file.
+        layout: the type of the structures.
+    """
     if not len(at):
         return np.empty(0, layout)
     pieces = np.ndarray((len(data) - layout.itemsize + 1,), f"V{layout.itemsize}", data, 0, (1,))
@@ -57,19 +63,25 @@ def gather(data: Bytes, at: Ints, layout: np.dtype[np.void]) -> npt.NDArray[np.v
 
 
 def big_endian_16(data: Bytes, at: Ints) -> Ints:
-    """The 16-bit word at each offset, in network byte order."""
+    """Return the 16-bit word at each offset, in network byte order."""
     return data[at].astype(np.int64) << 8 | data[at + 1]
 
 
 def as_slice(rows: Ints) -> Ints | slice:
-    """``rows`` as a slice where each follows the one before it: reading and writing then need no index."""
+    """Return ``rows`` as a slice if each follows the one before it: reading and writing then need no index."""
     if len(rows) and rows[-1] - rows[0] == len(rows) - 1 and (rows[1:] > rows[:-1]).all():
         return slice(int(rows[0]), int(rows[-1]) + 1)
     return rows
 
 
 def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
-    """The offsets of the whole records from ``start`` on, and where they end: what follows up to ``end`` is none."""
+    """Return the offsets of the whole records from ``start`` on, and where they end (at most ``end``).
+
+    Args:
+        layout: the format of the records.
+        start: the offset of the first record.
+        end: the end of the bytes to walk.
+    """
     borders = _borders(layout, start, end)
     proven = lockstep(layout, borders) if len(borders) > 1 else None
     if proven is None:
@@ -79,7 +91,7 @@ def walk(layout: Layout, start: int, end: int) -> tuple[Ints, int]:
 
 
 def _borders(layout: Layout, start: int, end: int) -> Ints:
-    """The start, and after each of many positions spread over the file the first guess, if there is one nearby."""
+    """Return the start, and after each of many positions in the file the first guess, if there is one nearby."""
     count = min(CURSORS, (end - start) // _MIN_STRIDE_BYTES)
     positions = np.linspace(start, end, count + 1)[1:-1].astype(np.int64) // layout.alignment * layout.alignment
     borders = [np.array([start], np.int64)]
@@ -92,7 +104,7 @@ def _borders(layout: Layout, start: int, end: int) -> Ints:
 
 
 def _guesses(layout: Layout, positions: Ints, window: int, end: int) -> Ints:
-    """The offsets within ``window`` bytes of ``positions`` that several plausible records in a row follow."""
+    """Return the offsets within ``window`` bytes of ``positions`` that several plausible records in a row follow."""
     guesses = (positions[:, None] + np.arange(0, window, layout.alignment)).ravel()
     guesses = guesses[guesses < end - layout.minimum]
     guesses = guesses[layout.plausible(guesses)]
@@ -106,7 +118,7 @@ def _guesses(layout: Layout, positions: Ints, window: int, end: int) -> Ints:
 
 
 def lockstep(layout: Layout, borders: Ints) -> Ints | None:
-    """The records from the first border to the last one, None if the borders do not all prove true."""
+    """Return the records from the first border to the last one; None if some border is wrong."""
     cursors, limits = borders[:-1], borders[1:]
     steps: list[Ints] = []
     while len(cursors):

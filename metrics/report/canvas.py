@@ -1,4 +1,4 @@
-"""What the figures of reports, comparisons and studies have in common: their style, colours, axes and curves."""
+"""What the figures of reports, comparisons and studies share: their style, colours, axes and curves."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -51,14 +51,14 @@ PAPER, SHADE, LAND, COAST = (PALETTE[name][0] for name in ("paper", "shade", "la
 STYLE = str(files("metrics.report") / "trellis.mplstyle")
 
 WIDTH: Final = 5.6
-"""Of a figure, in inches: its labels can be read on a page that is 400 pixels wide."""
+"""The width of a figure, in inches: its labels can be read on a page that is 400 pixels wide."""
 
 _NEXT_S = 1.5
-"""Seconds of a table that are no further apart follow each other."""
+"""Seconds of a table that are at most this far apart follow each other."""
 
 
 def styled(draw: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Let a function draw in the report's style, whatever a ``matplotlibrc`` in the working directory says."""
+    """Let a function draw in the report's style, whatever a ``matplotlibrc`` in the working directory contains."""
 
     @wraps(draw)
     def draw_styled(*args: Given.args, **kwargs: Given.kwargs) -> Result:
@@ -70,7 +70,7 @@ def styled(draw: Callable[Given, Result]) -> Callable[Given, Result]:
 
 @contextmanager
 def in_readers_font() -> Iterator[None]:
-    """Let text have letters that DejaVu Sans lacks, such as Chinese ones: readers see it in a font of theirs."""
+    """Allow letters in text that DejaVu Sans lacks, such as Chinese ones: readers see them in a font of their own."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font", UserWarning)
         yield
@@ -78,20 +78,20 @@ def in_readers_font() -> Iterator[None]:
 
 @styled
 def plain_axes(width: float = WIDTH, height: float = 3.1) -> tuple[Canvas, Axes]:
-    """A figure in the report's style with one pair of axes; inches."""
+    """Return a figure in the report's style with one pair of axes; sizes are in inches."""
     canvas = Canvas(figsize=(width, height))
     return canvas, canvas.add_subplot()
 
 
 @styled
 def axes_grid(height: float, rows: int = 1, columns: int = 1, **options: Any) -> tuple[Canvas, list[Axes]]:  # noqa: ANN401
-    """A figure in the report's style with several pairs of axes, row by row.
+    """Return a figure in the report's style with several pairs of axes, row by row.
 
     Args:
-        height: of the figure, in inches.
-        rows: of axes.
-        columns: of axes.
-        options: further ones of matplotlib's ``Figure.subplots``.
+        height: the height of the figure, in inches.
+        rows: the number of rows of axes.
+        columns: the number of columns of axes.
+        options: further arguments of matplotlib's ``Figure.subplots``.
     """
     canvas = Canvas(figsize=(WIDTH, height))
     return canvas, list(np.ravel(canvas.subplots(rows, columns, **options)))
@@ -107,12 +107,12 @@ def plot_cdf(
 ) -> None:
     """Draw the cumulative distribution of some values, without those that are NaN.
 
-    Of more than 400 values, steps lower than 1/400 are joined.
+    With more than 400 values, steps lower than 1/400 are joined.
 
     Args:
         axes: where to draw.
-        values: (n,), or what is kept of so many.
-        of: the number that the shares are of, if it is larger than n: the curve then ends below 1.
+        values: (n,), or the distribution of that many.
+        of: the number of which the shares are, if it is larger than n: the curve then ends below 1.
         least: where smaller values are drawn.
         style: further arguments of matplotlib's ``Axes.step``.
     """
@@ -127,12 +127,12 @@ def plot_cdf(
 
 
 def whole_numbers(axis: Axis, most: int = 9) -> None:
-    """Label an axis of counts at whole numbers only, with at most so many intervals."""
+    """Label an axis of counts at whole numbers only, with at most ``most`` intervals."""
     axis.set_major_locator(MaxNLocator(integer=True, nbins=most, min_n_ticks=1))
 
 
 def plot_seconds(axes: Axes, seconds: npt.ArrayLike, values: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN401
-    """Draw a value per second: joined by a line only where the next second has one, too, and marked if alone.
+    """Draw a value per second: joined by a line if the next second has a value, too, and marked if alone.
 
     Args:
         axes: where to draw.
@@ -150,12 +150,12 @@ def plot_seconds(axes: Axes, seconds: npt.ArrayLike, values: npt.ArrayLike, **st
 
 
 def distinct_points(x: npt.ArrayLike, y: npt.ArrayLike, cells: int = 200) -> npt.NDArray[np.int64]:
-    """Choose points that can be told apart: one in each cell of a grid.
+    """Choose points that readers can tell apart: one in each cell of a grid.
 
     Args:
         x: (n,).
         y: (n,).
-        cells: of the grid along each axis, over the range of the points.
+        cells: the number of cells along each axis, over the range of the points.
 
     Returns:
         (m,) places of the points chosen, in order; m <= n.
@@ -170,7 +170,13 @@ def distinct_points(x: npt.ArrayLike, y: npt.ArrayLike, cells: int = 200) -> npt
 
 
 def log_scale(axes: Axes, direction: Literal["x", "y"], decades: int = 7) -> None:
-    """Give an axis a logarithmic scale with few labels, written as plain numbers."""
+    """Give an axis a logarithmic scale with few labels, written as plain numbers.
+
+    Args:
+        axes: the axes.
+        direction: the axis.
+        decades: the most decades with a label each.
+    """
     axes.set(**{f"{direction}scale": "log"})
     axis = axes.xaxis if direction == "x" else axes.yaxis
     axis.set_major_locator(LogLocator(numticks=decades))
@@ -186,10 +192,10 @@ def legend_above(axes: Axes, columns: int = 2, first: Sequence[Any] = (), width:
     """Explain the curves above the axes, where nothing is drawn.
 
     Args:
-        axes: whose curves.
-        columns: of the legend.
-        first: what it explains first.
-        width: characters after which a label goes on in a new line; None = never.
+        axes: the axes with the curves.
+        columns: the number of columns of the legend.
+        first: entries that the legend has first.
+        width: the number of characters after which a label continues on a new line; None = never.
     """
     handles, _ = axes.get_legend_handles_labels()
     ordered = [*first, *(each for each in handles if each not in first)]

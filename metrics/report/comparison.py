@@ -22,10 +22,10 @@ from metrics.report.svg import palette_css, to_element, to_svg
 from metrics.rundir import JUDGED, Scope
 
 _LINES: Final = ("-", "--", "-.", ":")
-"""Curves that coincide can all be seen."""
+"""Line styles with which curves that coincide can all be seen."""
 
 _LEGEND_CHARACTERS: Final = 60
-"""Of the labels that stand beside each other above a figure."""
+"""The width of the labels that stand beside each other above a figure."""
 
 _LINE_INCHES: Final = 0.17
 """The height of a line of labels."""
@@ -37,7 +37,7 @@ Rows = list[tuple[str, list[Any]]]
 
 
 def setting_rows(comparison: Comparison) -> Rows:
-    """What the groups are: verdicts and seeds of their runs, and the settings in which they differ.
+    """Return rows about the groups: verdicts and seeds of their runs, and the settings in which they differ.
 
     Settings that only one protocol has (``own_setting_rows``) are counted in a last row.
     """
@@ -53,13 +53,13 @@ def setting_rows(comparison: Comparison) -> Rows:
 
 
 def judged_parts(group: Group) -> list[str]:
-    """The parts of the verdict's scope that were judged in all runs of a group; none of runs of earlier versions."""
+    """Return the parts of the verdict's scope that were judged in all runs of a group; none for old versions."""
     scopes = [structs.asdict(run.summary.scope) if run.summary.scope else {} for run in group.runs]
     return [part for part in Scope.__struct_fields__ if all(scope.get(part) == JUDGED for scope in scopes)]
 
 
 def own_setting_rows(comparison: Comparison) -> Rows:
-    """The settings that only one protocol has, with the same value in all its groups."""
+    """Return the settings that only one protocol has, with the same value in all its groups."""
     return _rows_of(comparison, own_settings(comparison.groups))
 
 
@@ -81,14 +81,14 @@ def _enumerate(seeds: Sequence[int]) -> str:
 
 
 def describe_cell(cell: Cell, base: float | None) -> tuple[str, str, str]:
-    """A measure in a group for people.
+    """Describe a measure in a group for people.
 
     Args:
         cell: the measure in the group.
         base: its value in the baseline.
 
     Returns:
-        The value with its interval; the difference with its own, and whether it could be noise (both empty in the
+        The value with its interval; the difference with its interval, and whether it could be noise (both empty in the
         baseline).
     """
     if cell.estimate is None:
@@ -111,7 +111,7 @@ def _with_interval(value: float, half_width: float | None) -> str:
 
 @styled
 def delay_figure(groups: Sequence[Group]) -> Drawing:
-    """The propagation delays of every group; undelivered pairs keep a curve below 1."""
+    """Draw the propagation delays of every group; undelivered pairs keep a curve below 1."""
     canvas, axes = plain_axes()
     seen = []
     for group, line in zip(groups, cycle(_LINES), strict=False):
@@ -127,7 +127,7 @@ def delay_figure(groups: Sequence[Group]) -> Drawing:
 
 @styled
 def degree_figure(groups: Sequence[Group]) -> Drawing:
-    """The physical degrees of every group's nodes at the end of the workload."""
+    """Draw the physical degrees of every group's nodes at the end of the workload."""
     canvas, axes = plain_axes()
     seen = []
     for group, line in zip(groups, cycle(_LINES), strict=False):
@@ -142,7 +142,7 @@ def degree_figure(groups: Sequence[Group]) -> Drawing:
 
 
 def _explained(canvas: Canvas, seen: Sequence[str]) -> Drawing:
-    """A figure of the groups with its legend, which may be long, and what it shows."""
+    """Return a figure of the groups with its legend, which may be long, and what it shows."""
     (axes,) = canvas.axes
     axes.set_xlim(left=0)
     if not seen:
@@ -180,7 +180,7 @@ _FIGURES: tuple[tuple[str, str, Callable[[Sequence[Group]], Drawing], str], ...]
 
 @styled
 def _draw_maps(groups: Sequence[Group]) -> list[dict[str, str]]:
-    """The first run of each group on the map of the world; none if a run has no places."""
+    """Draw the first run of each group on the map of the world; none if a run has no places."""
     found = []
     for place, group in enumerate(groups[:_MOST_MAPS]):
         drawing = draw_world(Run(group.runs[0].path), WIDTH)
@@ -195,8 +195,8 @@ def render_comparison(comparison: Comparison, outcomes: Sequence[Outcome] = ()) 
     """Return the comparison as one HTML page that opens without a network.
 
     Args:
-        comparison: of analysed runs.
-        outcomes: of the conditions, if there were any.
+        comparison: the comparison of analysed runs.
+        outcomes: the outcomes of the conditions, if there were any.
     """
     figures = []
     for name, title, draw, caption in _FIGURES:

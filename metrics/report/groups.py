@@ -1,4 +1,4 @@
-"""The report's table of expressions: how large their groups were, and whom their messages reached."""
+"""Makes the report's table of expressions: the sizes of their groups, and the nodes that their messages reached."""
 
 from typing import Any
 
@@ -11,13 +11,13 @@ ALL = "all expressions"
 
 
 def expressions_by_use(run: Run) -> list[dict[str, Any]]:
-    """All expressions together, and those with the most messages, of equal ones those with the largest groups first.
+    """Return all expressions together, then those with the most messages, and of several those with the largest groups.
 
     Returns:
-        Rows with ``expression``, how many ``messages``, the ``smallest`` and ``largest`` group; ``reached``: the share
-        of the members; per message ``relays`` and ``false_positives``; ``measured`` and ``predicted``: false positives
-        per node that was up and no member; None = there is nothing to divide by, or no prediction. Empty for a run
-        without expressions.
+        Rows with ``expression``, the number of ``messages``, the ``smallest`` and ``largest`` group; ``reached``: the
+        share of the members; ``relays`` and ``false_positives`` per message; ``measured`` and ``predicted``: false
+        positives per node that was up and not a member; None = there is nothing to divide by, or no prediction. Empty
+        for a run without expressions.
     """
     groups = run.table("groups")
     if groups is None or groups.empty:
@@ -30,11 +30,11 @@ def expressions_by_use(run: Run) -> list[dict[str, Any]]:
 
 
 def sharing_of_links(run: Run) -> dict[str, Any] | None:
-    """How many expressions share a link between two nodes.
+    """Count the expressions that share a link between two nodes.
 
     Returns:
-        ``links``: those that carried copies; ``mean`` and ``most`` expressions of one; ``wire``: the mean by what the
-        captures have seen, None without captures. None for a run without expressions, or without copies.
+        ``links``: the number of links that carried copies; ``mean`` and ``most`` expressions of one link; ``wire``: the
+        mean in the captures, None without captures. None for a run without expressions, or without copies.
     """
     links = run.table("group_links")
     if links is None or links.empty:

@@ -1,4 +1,4 @@
-"""The report's tables of the overlay: its measures over time, and its topics by how they hang together."""
+"""Makes the report's tables of the overlay: its measures over time, and its topics by how well they are connected."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ _MOST_GROUPS = 20
 
 
 def measures_over_time(run: Run) -> dict[str, Any] | None:
-    """The overlay's measures at warm-up's first instants with links, at zero, midway and at the end.
+    """Return the overlay's measures at warm-up's first instants with links, at zero, midway and at the end.
 
     Returns:
-        ``times`` (s from zero) and ``rows`` of a label and one value per time; None where there is nothing to show.
+        ``times`` (s from zero) and ``rows`` of a label and one value per time; None if there is nothing to show.
     """
     overlay = run.table("overlay")
     if overlay is None or overlay.empty:
@@ -30,7 +30,7 @@ def measures_over_time(run: Run) -> dict[str, Any] | None:
 
 
 def topics_by_shape(run: Run) -> list[dict[str, Any]]:
-    """At the workload's end: topics by their number of components and diameter, worst first."""
+    """Return the topics at the workload's end by their number of components and diameter, worst first."""
     topics = run.last("overlay_topics")
     if topics is None or topics.empty:
         return []

@@ -1,4 +1,4 @@
-"""The report's page: one HTML file that opens without a network."""
+"""Makes the report's page: one HTML file that opens without a network."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,11 +25,11 @@ from peer.protocols.registry import PROTOCOLS
 
 
 def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
-    """The page of a run.
+    """Return the page of a run.
 
     Args:
         run: the analysed run.
-        drawn: SVG and what it shows, by the name of the figure; figures that had nothing to show are left out.
+        drawn: SVG and a sentence about it, by the name of the figure; figures without anything to show are left out.
     """
     summary = run.summary
     return template("page.html.j2").render(
@@ -55,7 +55,7 @@ def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
 
 
 def _chapter(run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
-    """A chapter as the template shows it."""
+    """Return a chapter for the template."""
     values = [(MEASURES[name], run.summary.headline.get(name)) for name in chapter.numbers]
     return {
         "name": chapter.name,
@@ -72,9 +72,9 @@ def _chapter(run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]]) -
 
 
 def table_files(run: Run) -> dict[str, dict[str, Any]]:
-    """Where the tables that figures are made of are, from the page: ``href``, rows and bytes, by their names.
+    """Return where the tables of the figures are, from the page: ``href``, rows and bytes, by their names.
 
-    A table of one part leads to the file, any other to the folder.
+    A table of one part leads to the file, any other table to the folder.
     """
     files: dict[str, dict[str, Any]] = {}
     for folder in run.list_tables():
@@ -92,14 +92,14 @@ def table_files(run: Run) -> dict[str, dict[str, Any]]:
 
 
 def template(name: str) -> Template:
-    """A page's template, with the filters ``number``, ``label`` and ``breakable``. What it shows is escaped."""
+    """Return a page's template, with the filters ``number``, ``label`` and ``breakable``. What it shows is escaped."""
     environment = Environment(loader=PackageLoader("metrics.report", "."), autoescape=True, undefined=StrictUndefined)
     environment.filters.update(number=format_number, label=label_of, breakable=breakable)
     return environment.get_template(name)
 
 
 def sentence(run: Run) -> str:
-    """The run in one sentence: what ran where, for how long."""
+    """Return the run in one sentence: what ran where, for how long."""
     experiment = run.experiment
     peers, sites = len(run.nodes), run.hosts["site"].nunique()
     places = f"in {sites} cities" if run.has_map else f"on {sites} sites"
@@ -117,7 +117,7 @@ def sentence(run: Run) -> str:
 
 
 def reading(run: Run) -> str | None:
-    """What the run's protocol has to say of the run; None where that is nothing."""
+    """Return the remarks of the run's protocol on the run; None if there are none."""
     protocol = PROTOCOLS.get(run.experiment["protocol"])
     if protocol is None or protocol.report_note is None:
         return None
@@ -125,7 +125,7 @@ def reading(run: Run) -> str | None:
 
 
 def expectation(run: Run) -> str:
-    """Which deliveries are expected, and how many ``workload.settle_s`` leaves out by the schedule."""
+    """Return which deliveries are expected, and how many ``workload.settle_s`` excludes by the schedule."""
     wanted = "satisfied the message's expression" if run.has_expressions else "subscribed"
     rule = f"A delivery is expected of each node, other than the publisher, that was up and {wanted} at the publication"
     settle_s = run.settle_ns / 1e9
@@ -138,7 +138,7 @@ def expectation(run: Run) -> str:
 
 
 def judged(summary: Summary) -> str:
-    """What the verdict is about, with how many checks passed of those that were made."""
+    """Return what the verdict is about, with how many of the checks passed that were made."""
     made = [check for check in summary.checks if check.outcome in (PASSED, FAILED)]
     passed = sum(check.outcome == PASSED for check in made)
     counted = f"{passed} of {len(made)} checks passed."
@@ -149,7 +149,7 @@ def judged(summary: Summary) -> str:
 
 
 def inapplicable(summary: Summary) -> dict[str, list[str]]:
-    """The checks that do not apply to the run, by the reason."""
+    """Return the checks that do not apply to the run, by the reason."""
     found: dict[str, list[str]] = {}
     for check in summary.checks:
         if check.outcome == NOT_APPLICABLE:
@@ -158,23 +158,23 @@ def inapplicable(summary: Summary) -> dict[str, list[str]]:
 
 
 def label_of(name: str) -> str:
-    """The meaning and the unit of a headline number; empty for one of another version of the code."""
+    """Return the meaning and the unit of a headline number; empty for a number of another version of the code."""
     measure = find_measure(name)
     return measure.label if measure is not None else ""
 
 
 def breakable(name: str) -> Markup:
-    """A long name as HTML, which may go on in a new line after each underscore."""
+    """Return a long name as HTML that may continue on a new line after each underscore."""
     return escape(name).replace("_", Markup("_<wbr>"))
 
 
 def format_value(measure: Measure[Any], value: float) -> str:
-    """A measure's value for people, with its unit unless the measure's text names it; shares in percent."""
+    """Return a measure's value for people, with its unit unless the measure's text names it; shares in percent."""
     return f"{value:.2%}" if measure.unit == "ratio" else f"{format_number(value)} {measure.unsaid_unit}".rstrip()
 
 
 def format_number(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """A number for people: four significant digits, thousands separated; anything else as it is."""
+    """Return a number for people: four significant digits, thousands separated; any other value unchanged."""
     if value is None:
         return "not computed"
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,4 +1,4 @@
-"""The report's tables of probing: round trips that machines measured, hosts' first packets, and sweeps by attempt."""
+"""Makes the report's tables of probing: round trips that machines measured, first packets, and sweeps by attempt."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from metrics.stalls import read_stalls
 
 
 def round_trip_rows(run: RunDir) -> list[dict[str, Any]]:
-    """A row per phase in which machines measured their network: pairs, requests, and quantiles of round trips in ms."""
+    """Return a row per phase in which machines measured their network: pairs, requests, and quantiles of RTTs in ms."""
     rows = read_round_trips(run.path)
     return [
         {
@@ -29,7 +29,7 @@ def round_trip_rows(run: RunDir) -> list[dict[str, Any]]:
 
 
 def first_packet_rows(run: RunDir) -> list[dict[str, Any]]:
-    """A row per attempt and contrast; none where no first packets were recorded."""
+    """Return a row per attempt and contrast; none if no first packets were recorded."""
     slots = first_packets.read(run.path)
     attempts = [] if slots is None else first_packets.judge(slots, read_stalls(run.path))
     return [
@@ -60,7 +60,7 @@ def _outcome(contrast: first_packets.Contrast) -> str:
 
 
 def sweep_rows(run: RunDir) -> list[dict[str, Any]]:
-    """A row per sweep of the idle network and attempt: pairs probed, and quantiles of their RTT errors in ms."""
+    """Return a row per sweep of the idle network and attempt: pairs probed, and quantiles of their RTT errors in ms."""
     achieved = read_achieved(run.path)
     if achieved is None:
         return []

@@ -1,4 +1,4 @@
-"""An analysed run as the report reads it: tables as pandas frames, documents as values."""
+"""An analysed run for the report: tables as pandas frames, documents as values."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -42,7 +42,7 @@ class Run(RunDir):
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the network is one that the experiment asked for, or the one that was there."""
+        """Whether the experiment asked for this network; otherwise it was there before."""
         return self.manifest.has_ability("shape")
 
     def hides(self, *names: str) -> bool:
@@ -57,7 +57,7 @@ class Run(RunDir):
 
     @property
     def dilation(self) -> float:
-        """Real seconds in a virtual one."""
+        """The number of real seconds in a virtual second."""
         return self.manifest.time_dilation
 
     @property
@@ -84,31 +84,31 @@ class Run(RunDir):
 
     @cached_property
     def totals(self) -> Totals:
-        """What is known of the tables that have a row per frame, message or delivery."""
+        """The totals of the tables that have one row per frame, message or delivery."""
         return read_totals(self)
 
     def table(self, name: str) -> pd.DataFrame | None:
-        """A table of the analysis, None when the run has none of that name."""
+        """Return a table of the analysis, None if the run has none of that name."""
         if name not in self._tables:
             path = self.tables / table_file(name)
             self._tables[name] = read_parquet(path).to_pandas() if path.exists() else None
         return self._tables[name]
 
     def honest(self, name: str) -> pd.DataFrame | None:
-        """A table's rows of honest nodes, None when the run has no table of that name."""
+        """Return a table's rows of honest nodes, None if the run has no table of that name."""
         table = self.table(name)
         return table if table is None else table[~table["node"].isin(self.adversaries)]
 
     def grouped(
         self, name: str, keys: Sequence[str], *columns: str, by: str, honest: bool = False
     ) -> pd.DataFrame | None:
-        """The rows of a table of any size in groups, None when the run has no table of that name.
+        """Return the rows of a table of any size in groups, None if the run has no table of that name.
 
         Args:
             name: the table.
             keys: the columns by whose values rows are grouped.
-            columns: those that are summarised in each group.
-            by: how: ``mean`` or ``sum``.
+            columns: the columns to summarise in each group.
+            by: how to summarise them: ``mean`` or ``sum``.
             honest: whether the rows of adversaries are left out.
         """
         path = self.tables / table_file(name)
@@ -119,12 +119,12 @@ class Run(RunDir):
         return group_parquet(path, arrow_schema(name), keys, values, where).to_pandas()
 
     def last(self, name: str) -> pd.DataFrame | None:
-        """A table's rows of its latest instant, None when the run has no table of that name."""
+        """Return a table's rows of its latest instant, None if the run has no table of that name."""
         table = self.table(name)
         return table if table is None or table.empty else table[table["at_ns"] == table["at_ns"].max()]
 
     def achieved(self) -> pd.DataFrame | None:
-        """The probes' rows that count with their RTT ``error_ms``, None on a testbed without probes."""
+        """Return the probes' rows that count with their RTT ``error_ms``, None on a testbed without probes."""
         achieved = read_achieved(self.path)
         if achieved is None:
             return None
@@ -132,7 +132,7 @@ class Run(RunDir):
         return counted.to_pandas().assign(error_ms=rtt_errors_ms(counted))
 
     def samples(self, metric: str) -> pd.DataFrame | None:
-        """The peers' values of a metric: ``node``, ``ts_ns`` and ``value``; None where nothing was scraped."""
+        """Return the peers' values of a metric: ``node``, ``ts_ns`` and ``value``; None if nothing was scraped."""
         samples = read_samples(self.path, [metric])
         if samples is None:
             return None
@@ -140,7 +140,7 @@ class Run(RunDir):
         return rows.sort_by([("node", "ascending"), ("ts_ns", "ascending")]).to_pandas()
 
     def host_links(self) -> list[tuple[int, int]]:
-        """Pairs of hosts (lower number first) whose nodes are physical neighbours halfway through the publishing."""
+        """Return pairs of hosts (lower number first) with nodes that are neighbours halfway through the publishing."""
         path = self.tables / table_file("physical_links")
         if not path.exists():
             return []
@@ -153,7 +153,7 @@ class Run(RunDir):
         return sorted({(min(pair), max(pair)) for pair in hosts})
 
     def provenance(self) -> list[tuple[str, str]]:
-        """What ran, on what: versions, kernel, hashes, lengths of the phases, resources."""
+        """Return what ran, and on what: versions, kernel, hashes, lengths of the phases, resources."""
         manifest = self.manifest
         rows = [("run", manifest.run_id)]
         if computed_by := self.summary.computed_by:

@@ -1,7 +1,7 @@
-"""Figures as SVG: files for documents, and elements of a page that take its colours, light or dark.
+"""Converts figures to SVG: files for documents, and elements of a page that take its colours, light or dark.
 
 Text stays text, in the font of the reader. Matplotlib lays figures out for DejaVu Sans, which is wider than most fonts,
-so that labels that do not touch there do not touch elsewhere.
+so labels that do not touch in it do not touch in other fonts either.
 """
 
 import io
@@ -23,7 +23,7 @@ _MARKERS = re.compile(r"(?:<use [^>]*/>){2,}")
 _STYLE = re.compile(r' style="[^"]*"')
 _NUMBER = re.compile(r"-?\d+\.\d{2,}")
 _NO_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that no XML document may have, such as most control characters."""
+"""Characters that are not allowed in XML documents, such as most control characters."""
 _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 
@@ -44,7 +44,7 @@ def _visible(text: str) -> str:
 
 
 def _shrink(svg: str) -> str:
-    """Leave out what no reader sees: names of groups, hundredths of pixels, the list of fonts at every label."""
+    """Remove what no reader sees: names of groups, hundredths of pixels, the list of fonts at every label."""
     svg = re.sub(r"<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     svg = re.sub(r">\s*\n\s*<", "><", svg).replace("xlink:href=", "href=")
     used = dict.fromkeys(re.findall(r'(?:href="|url\()#(\w+)', svg))
@@ -56,7 +56,7 @@ def _shrink(svg: str) -> str:
 
 
 def _share_style(markers: re.Match[str]) -> str:
-    """Say the style of equal markers once."""
+    """Write the style of equal markers once."""
     styles = set(_STYLE.findall(markers[0]))
     return f"<g{styles.pop()}>{_STYLE.sub('', markers[0])}</g>" if len(styles) == 1 else markers[0]
 
@@ -78,7 +78,7 @@ def to_element(svg: str, name: str, text: str) -> str:
     Args:
         svg: ``to_svg``.
         name: unique in the page; the names inside the figure begin with it.
-        text: what is seen, for readers who do not see it.
+        text: describes the figure for readers who do not see it.
     """
     svg = re.sub(r'(id="|href="#|url\(#)(\w+)', rf"\g<1>{name}-\g<2>", svg)
     svg = _TAG.sub(lambda tag: _COLOUR.sub(lambda colour: _VARIABLES.get(colour[0], colour[0]), tag[0]), svg)
@@ -89,6 +89,6 @@ def to_element(svg: str, name: str, text: str) -> str:
 
 
 def palette_css() -> str:
-    """The colours of figures as CSS variables, for light and for dark pages."""
+    """Return the colours of figures as CSS variables, for light and for dark pages."""
     light, dark = (" ".join(f"--{name}: {colours[place]};" for name, colours in PALETTE.items()) for place in range(2))
     return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"

@@ -1,8 +1,9 @@
 """The run directory, the only interface between running and analysing (docs/results.md): harness writes, metrics reads.
 
-``files`` names its files, ``plain`` says what none of them may be, ``reading`` has the rules for missing and damaged
-ones, and ``writing`` opens them for writing. ``documents`` and ``lines`` are their types with their ``bounds``, and the
-schema version, ``timeline`` the instants of a run, ``parquet`` the version in Parquet files. Only the last needs Arrow.
+``files`` names its files, ``plain`` has the kinds of files that are not allowed, ``reading`` has the rules for missing
+and damaged files, and ``writing`` opens them for writing. ``documents`` and ``lines`` are their types with their
+``bounds``, and the schema version, ``timeline`` the instants of a run, ``parquet`` the version in Parquet files. Only
+the last needs Arrow.
 """
 
 from metrics.rundir.documents import FAILED as FAILED

@@ -1,4 +1,4 @@
-"""The documents of a run directory as types. docs/results.md explains every file to users."""
+"""The types of the documents of a run directory. docs/results.md explains every file to users."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
@@ -29,23 +29,23 @@ PASSED, FAILED, NOT_JUDGED, NOT_APPLICABLE = "passed", "failed", "not judged", "
 by its design the run has none."""
 
 JUDGED = "judged"
-"""Of a part of the verdict's scope: at least one of its checks passed or failed, and none was not judged."""
+"""The state of a part of the verdict's scope: at least one of its checks passed or failed, and none was not judged."""
 
 Judged: TypeAlias = Literal["judged", "not judged", "not applicable"]
-"""What may be said of a part of the scope."""
+"""The possible states of a part of the scope."""
 
 MeasureName: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9_]{1,100}\Z")]
 
 SCHEMA_VERSION = 1
-"""The version of the run directory: raise it when files change so that programs of the version before misread them."""
+"""The version of the run directory: raise it if files change so that programs of the version before misread them."""
 
 
 _EARLIER_ABILITIES = {"emulated": ("shape", "capture", "probe", "certify"), "simulated": ("shape", "simulate")}
-"""What the analysis asks of testbeds whose manifests do not say it, by name."""
+"""The abilities, by name, that the analysis assumes of testbeds whose manifests do not say."""
 
 
 class Placement(Struct, frozen=True, omit_defaults=True):
-    """Where a node runs: its host (index into the underlay), machine, and addresses. And its implementation, if any."""
+    """Where a node runs: its host (index into the underlay), machine and addresses; and its implementation, if any."""
 
     node: NodeNumber
     host: NodeNumber
@@ -82,7 +82,7 @@ class _Interests(_Kind, frozen=True):
 
 
 class Views(Struct, frozen=True):
-    """Keys of protocols and memberships that say how many nodes a node knows or links to; None = no such key."""
+    """How many nodes a node knows or links to, by keys of protocols and memberships; None = no such key."""
 
     view_size: Count | None = None
     cache_size: Count | None = None
@@ -106,7 +106,7 @@ class _Prometheus(Struct, frozen=True):
 
 
 class _Experiment(Struct, frozen=True):
-    """What the analysis reads of an experiment. The protocol's section is read by the protocol."""
+    """The keys of an experiment that the analysis reads. The protocol reads its own section."""
 
     protocol: Text
     testbed: Text
@@ -122,7 +122,7 @@ class _Experiment(Struct, frozen=True):
 
 
 def _require_section(experiment: dict[str, Any], protocol: str) -> None:
-    """Check the section of a protocol that the report asks about it, if Trellis knows the protocol."""
+    """Check the section of a protocol that the report passes to it, if Trellis knows the protocol."""
     from peer.protocols.registry import PROTOCOLS  # takes long to import
 
     known = PROTOCOLS.get(protocol)
@@ -134,13 +134,13 @@ def views_of(experiment: Mapping[str, Any], part: str) -> Views:
     """Return the sizes of views in the section of a protocol or membership.
 
     Raises:
-        msgspec.ValidationError: the section is none, or a size is no whole number.
+        msgspec.ValidationError: there is no such section, or a size is not a whole number.
     """
     return msgspec.convert(experiment.get(part.replace("-", "_"), {}), Views)
 
 
 class PlanOutline(Struct, frozen=True):
-    """What the analysis reads of ``plan.json``. ``harness.planning.plan.Plan`` is all of it.
+    """The part of ``plan.json`` that the analysis reads. ``harness.planning.plan.Plan`` is all of it.
 
     ``experiment`` is the resolved experiment as plain values, since its types belong to the harness.
     """
@@ -173,12 +173,12 @@ class Behaviour(Part, frozen=True):
 
 
 class NodeOutline(Struct, frozen=True):
-    """What the analysis reads of a node in ``overlay.json``; ``peer.runtime.spec.NodeSpec`` is all of it."""
+    """The part of a node in ``overlay.json`` that the analysis reads; ``peer.runtime.spec.NodeSpec`` is all of it."""
 
     node: NodeNumber
     topics: tuple[TopicNumber, ...]
     dissemination: dict[str, Any]
-    overlay: msgspec.Raw = msgspec.Raw(b"{}")  # long for some protocols: whoever needs it decodes it
+    overlay: msgspec.Raw = msgspec.Raw(b"{}")  # long for some protocols, so it is decoded where it is needed
     interests: Text = "announced"
     up: bool = True
     behaviour: Behaviour | None = None
@@ -189,7 +189,7 @@ class NodeOutline(Struct, frozen=True):
 
 
 class OverlayOutline(Struct, frozen=True):
-    """What the analysis reads of ``overlay.json``."""
+    """The part of ``overlay.json`` that the analysis reads."""
 
     nodes: tuple[NodeOutline, ...]
 
@@ -206,7 +206,7 @@ class FinalState(Struct, frozen=True):
 
 
 class Header(Struct, frozen=True):
-    """What every version of ``manifest.json`` has, so that a run of another version can be refused in words.
+    """What every version of ``manifest.json`` has, so that a run of another version can be refused with a reason.
 
     Manifests of version 0 do not say their version.
     """
@@ -222,21 +222,21 @@ class Header(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """``manifest.json``. Its presence means: the running stage came to its end.
+    """``manifest.json``. If it is there, the running stage came to its end.
 
     Instants are virtual: CLOCK_MONOTONIC divided by ``time_dilation``. An instant's real time since the epoch is
-    instant x time_dilation + ``epoch_offset_ns``; captures are stamped instant + ``epoch_offset_ns``.
+    instant x time_dilation + ``epoch_offset_ns``; timestamps of captures are instant + ``epoch_offset_ns``.
 
-    ``problems`` are the running stage's own findings, one sentence each; any of them keeps the run from being valid:
-    each is (severity, text) with severity ``invalid`` or ``suspect``.
+    ``problems`` are the running stage's own findings, as (severity, text) with severity ``invalid`` or ``suspect`` and
+    one sentence each. A run with any of them is not valid.
 
-    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, where ``prometheus`` was, and
-    which ``machine`` made the run if it was another one (``trellis run --on``).
+    ``deployment`` has the name of the run's ``folder`` below every machine's work folder, the address of
+    ``prometheus``, and the ``machine`` that made the run if it was another one (``trellis run --on``).
 
-    ``plugins`` are the loaded ones: name, version or path, and sha256 of their files (``peer.plugins.Origin``). No
+    ``plugins`` are the loaded plugins: name, version or path, and sha256 of their files (``peer.plugins.Origin``). No
     reader of a run imports them.
 
-    ``uncaptured`` is why a testbed that can capture did not, although the experiment asks for it; empty = it did.
+    ``uncaptured`` is why a testbed that can capture did not, although the experiment asks for it; empty = it captured.
 
     ``can`` are the abilities of the testbed; None in manifests of earlier versions, so ask ``has_ability``.
     """
@@ -274,7 +274,7 @@ class Manifest(Struct, frozen=True):
         return self.deployment.get("machine", "")
 
     def has_ability(self, name: str) -> bool:
-        """Whether the testbed had an ability, by its name in ``harness.testbeds.description``."""
+        """Return whether the testbed had an ability, by its name in ``harness.testbeds.description``."""
         return name in (_EARLIER_ABILITIES.get(self.testbed, ()) if self.can is None else self.can)
 
 
@@ -282,13 +282,13 @@ class Check(Struct, frozen=True):
     """A row of the ``checks`` table: one invariant over the run.
 
     ``severity`` is what a failure makes of the run (``invalid`` or ``suspect``). ``worst`` and ``tolerance`` are in
-    ``unit``. ``outcome`` is one of ``PASSED``, ``FAILED``, ``NOT_JUDGED`` and ``NOT_APPLICABLE``; a check that was not
-    made says why in ``detail``. ``material`` is how many things there were to test, of which ``tested`` were tested.
-    ``scope`` is the part of the verdict's scope (``Scope``) that the check belongs to.
+    ``unit``. ``outcome`` is one of ``PASSED``, ``FAILED``, ``NOT_JUDGED`` and ``NOT_APPLICABLE``. If a check was not
+    made, ``detail`` says why. ``material`` is how many things there were to test, of which ``tested`` were tested.
+    ``scope`` is the part of the verdict's scope (``Scope``) to which the check belongs.
 
-    Where a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
+    If a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
     have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
-    stall of the host explains nothing here.
+    stall of the host explains nothing in this check.
     """
 
     name: str
@@ -311,11 +311,11 @@ class Scope(Struct, frozen=True):
     """What a verdict is about: each part is ``JUDGED``, ``NOT_JUDGED`` or ``NOT_APPLICABLE``.
 
     Attributes:
-        network: whether delays, losses and rates were those that the experiment asked for.
+        network: whether delays, losses and rates were as the experiment asked.
         machine: whether the machine was fast enough.
-        frames: whether traces, captures and tables tell the same of frames.
-        deliveries: whether the workload was carried out, and deliveries are those that it calls for.
-        packets: whether captures have every packet, and the connections that traces tell of.
+        frames: whether traces, captures and tables agree about frames.
+        deliveries: whether the workload was carried out, and the deliveries are the expected ones.
+        packets: whether captures have every packet, and the connections in the traces.
     """
 
     network: Judged
@@ -338,7 +338,7 @@ class Attempt(Struct, frozen=True):
     Attributes:
         attempt: 2 for the first repetition.
         repeats: the directory of the attempt before.
-        reasons: that one's, all of which stalls of the host explain.
+        reasons: the reasons in the earlier run's verdict, all of which stalls of the host explain.
     """
 
     attempt: Count
@@ -347,9 +347,9 @@ class Attempt(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """``summary.json``. ``reasons`` is empty when the verdict is ``valid``.
+    """``summary.json``. ``reasons`` is empty if the verdict is ``valid``.
 
-    ``attempt`` is None but for a run that repeats another one. ``computed_by`` says where the tables were computed.
+    ``attempt`` is None unless the run repeats another one. ``computed_by`` says where the tables were computed.
     ``scope`` says what the verdict is about; None in summaries of earlier versions.
     """
 
@@ -371,7 +371,7 @@ class Pointer(Struct, frozen=True):
 
     Attributes:
         analysis: the name of the folder.
-        before: of that to which the pointer pointed before, which is kept for those who are reading it.
+        before: the folder to which the pointer pointed before, which is kept for readers that still use it.
     """
 
     analysis: str
@@ -383,10 +383,10 @@ class Stall(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         source: ``host``: a processor did not run a process that nothing of the run can delay; ``plane``: the data
-            plane's loop came late to what it does every few milliseconds.
-        start_ns: when it was to go on.
+            plane's loop came late to a task that it does every few milliseconds.
+        start_ns: when the process or loop was to continue.
         end_ns: when it did.
-        cpu: the processor; None = the data plane's, whichever that was.
+        cpu: the processor; None = the processor of the data plane, whichever it was.
     """
 
     source: str
@@ -395,7 +395,7 @@ class Stall(Struct, frozen=True, omit_defaults=True):
     cpu: Count | None = None
 
     def line(self) -> bytes:
-        """As a line. Whoever appends it with one write needs no lock."""
+        """Return the stall as a line. If one write appends it, no lock is needed."""
         return msgspec.json.encode(self) + b"\n"
 
 
@@ -403,8 +403,8 @@ class AppliedChange(Struct, frozen=True):
     """A line of ``faults.jsonl``: an instant at which faults begin or end, in ns of virtual time.
 
     Attributes:
-        asked_ns: when they were to.
-        applied_ns: from when on packets met all changed links, and all peers that they concern had changed.
+        asked_ns: the instant that the experiment asked for.
+        applied_ns: the instant from which packets met all changed links, and all peers concerned had changed.
     """
 
     asked_ns: Instant
@@ -412,7 +412,7 @@ class AppliedChange(Struct, frozen=True):
 
 
 class ClockOffset(Struct, frozen=True):
-    """A machine's clocks against ours, those of the computer that the run was started on.
+    """A machine's clocks compared with ours, the clocks of the computer on which the run was started.
 
     Attributes:
         realtime_ns: the machine's CLOCK_REALTIME minus ours.

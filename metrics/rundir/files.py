@@ -9,7 +9,7 @@ EXPERIMENT_FILE = "experiment.toml"
 PLAN_FILE = "plan.json"
 UNDERLAY_FILE = "underlay.json"
 CHANGES_FILE = "changes.jsonl"
-"""Only runs with faults have it."""
+"""A file of runs with faults only."""
 INVENTORY_FILE = "inventory.json"
 ATTEMPT_FILE = "attempt.json"
 
@@ -37,19 +37,19 @@ RESERVE_FILE = ".reserve"
 TABLES_FOLDER = "tables"
 TOTALS_FILE = "totals.json"
 VIEWS_FILE = "trellis.sql"
-"""Both are in the folder of tables."""
+"""Files in the folder of tables."""
 SUMMARY_FILE = "summary.json"
 REPORT_FOLDER = "report"
 REPORT_PAGE = f"{REPORT_FOLDER}/index.html"
 ANALYSIS_LOG = "analysis.log"
 
 ANALYSES_FOLDER = "analyses"
-"""In a store: a folder per analysis, each with ``RESULTS``."""
+"""In a store: the folder of analyses, one folder per analysis with ``RESULTS``."""
 POINTER_FILE = "analysis.json"
 """In a store: says which analysis is the run's (``metrics.rundir.documents.Pointer``)."""
 
 RESULTS = (SUMMARY_FILE, REPORT_FOLDER, TABLES_FOLDER)
-"""What an analysis writes. The first two are made from the tables, so they go before these, and come after."""
+"""The results of an analysis. The first two are made from the tables, so they are removed first, and added last."""
 
 
 def table_file(name: str) -> str:
@@ -58,7 +58,7 @@ def table_file(name: str) -> str:
 
 
 def exits_file(machine: str) -> str:
-    """Return where a machine's agent tells how its peers ended; ``*`` matches every machine's."""
+    """Return where a machine's agent reports how its peers ended; ``*`` matches the files of all machines."""
     return f"exits-{machine}.jsonl"
 
 

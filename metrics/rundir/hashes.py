@@ -1,4 +1,4 @@
-"""The hashes of what was asked: a run's documents against those that its manifest says."""
+"""Compares a run's documents with the hashes in its manifest."""
 
 import hashlib
 import json
@@ -24,7 +24,7 @@ def digest(parts: Iterable[bytes]) -> str:
 
 
 def indented(value: object) -> bytes:
-    """Return a plain value as JSON for readers, as ``plan.json`` has it."""
+    """Return a plain value as JSON for readers, in the form of ``plan.json``."""
     return json.dumps(value, indent=1, ensure_ascii=False).encode() + b"\n"
 
 
@@ -33,7 +33,7 @@ def find_edited(run_dir: Place, hashes: Mapping[str, str]) -> dict[str, bool]:
 
     Args:
         run_dir: the run.
-        hashes: the manifest's.
+        hashes: the hashes in the manifest.
 
     Returns:
         The files that have a hash, and whether each differs from it.
@@ -50,7 +50,7 @@ def find_edited(run_dir: Place, hashes: Mapping[str, str]) -> dict[str, bool]:
 
 
 def _blocks(path: Place) -> Iterator[bytes]:
-    """The bytes of a file, none if it is missing."""
+    """Yield the bytes of a file, none if it is missing."""
     if path.exists():
         with path.open("rb") as file:
             while block := file.read(_BLOCK_BYTES):

@@ -1,4 +1,4 @@
-"""The lines of a run's files of records, as objects of known keys: others are left out."""
+"""The lines of a run's files of records, as objects of known keys; other keys are left out."""
 
 from collections.abc import Callable
 from typing import Any, Final, Literal, Required, TypedDict
@@ -81,5 +81,5 @@ _FORMS: Final[dict[str, Any]] = {
 
 
 def line_decoder(name: str) -> Callable[[bytes], dict[str, Any]]:
-    """Return what reads a line of a file; it raises ``ValueError`` for one that is not of the file's form."""
+    """Return the reader of the lines of a file; it raises ``ValueError`` if a line does not have the file's form."""
     return Decoder(_FORMS[name]).decode

@@ -1,4 +1,4 @@
-"""What the files of a run directory say of themselves, in the metadata of Parquet.
+"""The metadata in the Parquet files of a run directory.
 
 Files of version 0 do not say their version.
 """
@@ -23,7 +23,7 @@ UNIT: Final = b"unit"
 
 
 def label(schema: pa.Schema) -> pa.Schema:
-    """Return a schema with the metadata that its file is to have: the schema version, and each column's unit."""
+    """Return a schema with the metadata for its file: the schema version, and each column's unit."""
     fields = [field.with_metadata({UNIT: unit} if (unit := _unit(field)) else None) for field in schema]
     return pa.schema(fields, {VERSION: str(SCHEMA_VERSION).encode()})
 
@@ -34,24 +34,24 @@ def _unit(field: pa.Field) -> str | None:
 
 
 def labelled(table: pa.Table) -> pa.Table:
-    """Return a table as it is to be written, with its schema's ``label``."""
+    """Return a table for writing, with its schema's ``label``."""
     return table.cast(label(table.schema))
 
 
 MOST_ROWS: Final = 100_000_000
-"""Of a recorded file. Small files can claim as many as they like."""
+"""The most rows of a recorded file. Small files can claim any number."""
 
 
 def read_recorded(path: Place, columns: pa.Schema, optional: Collection[str] = ()) -> pa.Table:
-    """Read a Parquet file that the running stage wrote, or whoever made the run.
+    """Read a Parquet file that the running stage wrote, or that came with a run from somebody else.
 
     Args:
         path: the file.
-        columns: those that are needed; values of one that is not nullable are there in all rows.
-        optional: those of them that runs of earlier versions do not have.
+        columns: the columns that are needed; a column that is not nullable must have a value in all rows.
+        optional: the columns among them that runs of earlier versions do not have.
 
     Raises:
-        DamagedError: it is no such file.
+        DamagedError: it is not such a file.
     """
     try:
         rows = read_footer(path).num_rows
@@ -74,10 +74,10 @@ def read_recorded(path: Place, columns: pa.Schema, optional: Collection[str] = (
 
 
 def version_of(footer: pq.FileMetaData) -> int:
-    """Return the schema version that a Parquet file says."""
+    """Return the schema version in a Parquet file."""
     return int((footer.metadata or {}).get(VERSION, 0))
 
 
 def units_of(schema: pa.Schema) -> dict[str, str]:
-    """Return the units that a file's schema says, by column."""
+    """Return the units in a file's schema, by column."""
     return {field.name: field.metadata[UNIT].decode() for field in schema if UNIT in (field.metadata or {})}

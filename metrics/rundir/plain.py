@@ -1,8 +1,8 @@
-"""What a run directory may hold: folders and regular files of its own. It may have been made by anybody.
+"""Checks that a run directory holds only its own folders and regular files. Anybody may have made it.
 
-A symbolic link in it would let whoever made it choose which files of the reader are read, uploaded, served or
-overwritten. A named pipe or a device is a file without an end. So each command that reads a run looks at every name
-first, and nothing else has to.
+A symbolic link in it would let its maker choose which files of the reader are read, uploaded, served or overwritten. A
+named pipe or a device is a file without an end. So each command that reads a run looks at every name first, and no
+other code has to.
 """
 
 import os
@@ -41,9 +41,9 @@ _FILES: Final = (PLAN_FILE, UNDERLAY_FILE, OVERLAY_FILE, SCHEDULE_FILE, CHANGES_
 
 
 def find_foreign(run_dir: Path) -> str | None:
-    """Return what a run directory should not hold, as a clause that names it; None if all is well.
+    """Return what a run directory should not hold, as a clause that names it; None if there is no such thing.
 
-    The folder in which agents work while a run lasts is not looked into: no command reads it.
+    The folder in which agents work during a run is not searched: no command reads it.
     """
     for entry, name in _walk(run_dir, ""):
         kind = _kind(entry)
@@ -55,12 +55,12 @@ def find_foreign(run_dir: Path) -> str | None:
 
 
 def _shown(name: str) -> str:
-    """A name on one line."""
+    """Return a name on one line."""
     return name if name.isprintable() else repr(name)
 
 
 def _wanted(name: str) -> int | None:
-    """What a name must be; None = it may be a folder or a file."""
+    """Return what a name must be; None = it may be a folder or a file."""
     folder, _, inner = name.rpartition("/")
     if name in _FOLDERS:
         return stat.S_IFDIR
@@ -76,12 +76,12 @@ def _kind(entry: os.DirEntry[str]) -> int:
         return stat.S_IFDIR
     try:
         return stat.S_IFMT(entry.stat(follow_symlinks=False).st_mode)
-    except FileNotFoundError:  # it went meanwhile, as files of a run do that lasts
+    except FileNotFoundError:  # it was removed meanwhile, as files of a running run may be
         return stat.S_IFREG
 
 
 def _walk(folder: Path, prefix: str) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Every entry below a folder, with its path from there; what goes meanwhile is left out."""
+    """Yield every entry below a folder, with its path from there; entries that are removed meanwhile are left out."""
     waiting = [(os.fspath(folder), prefix)]
     while waiting:
         path, prefix = waiting.pop()

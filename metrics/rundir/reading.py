@@ -1,4 +1,4 @@
-"""How the files of a run directory are read: the rules for missing, damaged and unfinished ones."""
+"""Reads the files of a run directory: the rules for missing, damaged and unfinished files."""
 
 import errno
 import os
@@ -17,19 +17,19 @@ _MEANINGS = {
     MANIFEST_FILE: ": the run did not finish",
     SUMMARY_FILE: ": the run has not been analysed; try: trellis report {}",
 }
-"""What it means that a file is missing."""
+"""What it means if a file is missing."""
 
 
 _MIB = 1 << 20
 _MOST_BYTES = {UNDERLAY_FILE: 8192 * _MIB, OVERLAY_FILE: 4096 * _MIB, PLAN_FILE: 256 * _MIB}
 _MOST_BYTES_OF_OTHERS = 64 * _MIB
-"""The most that a document may have: it is read into memory. The largest plans have a tenth of that."""
+"""The largest size of a document, which is read into memory. The largest plans have a tenth of that."""
 
 _MOST_BYTES_OF_A_LINE = 16 * _MIB
 
 
 class RunDirError(Exception):
-    """A run directory lacks a file, or has one that is damaged or of another version. ``exit_code`` is the CLI's."""
+    """A run directory lacks a file, or has a damaged file or a file of another version. ``exit_code`` is the CLI's."""
 
     exit_code = 2
 
@@ -38,7 +38,7 @@ class RunDirError(Exception):
 
 
 class DamagedError(RunDirError):
-    """A file does not hold what it should; ``cause`` says what is wrong."""
+    """A file does not have the content that it should; ``cause`` says what is wrong."""
 
     def __init__(self, path: Place, cause: Exception) -> None:
         super().__init__(path.parent, f"{path.name} is damaged: {cause}")
@@ -51,7 +51,7 @@ def require_plain(path: Place) -> None:
     A folder without a plan is not searched: it may be any folder of the machine (``metrics.rundir.plain``).
 
     Raises:
-        RunDirError: there is no plan, or there is something else, which the message names.
+        RunDirError: there is no plan, or there is another kind of file, which the message names.
     """
     if isinstance(path, Path):
         if not os.path.lexists(path / PLAN_FILE):
@@ -78,7 +78,7 @@ def _no_run(path: Place) -> RunDirError:
 
 
 def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
-    """Read a file, directly in a run directory, that must be there.
+    """Read a file that must be directly in a run directory.
 
     Raises:
         RunDirError: it is missing or cannot be read.
@@ -102,7 +102,7 @@ def read_document(path: Place, decode: Callable[[bytes], Value]) -> Value:
 
 
 def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Value]:
-    """Read the lines of a file one after the other, none if it is missing, up to the first that cannot be decoded.
+    """Yield the lines of a file one after the other, none if it is missing, up to the first damaged one.
 
     A process that is killed leaves a part of its last line.
     """
@@ -117,5 +117,5 @@ def iterate_lines(path: Place, decode: Callable[[bytes], Value]) -> Iterator[Val
 
 
 def read_lines(path: Place, decode: Callable[[bytes], Value]) -> list[Value]:
-    """The same, all at once."""
+    """Read the same lines, all at once."""
     return list(iterate_lines(path, decode))

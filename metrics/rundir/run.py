@@ -1,4 +1,4 @@
-"""A run directory whose running stage has ended, as the analysis and the commands read it."""
+"""A run directory whose running stage has ended, for the analysis and the commands."""
 
 from __future__ import annotations
 
@@ -41,36 +41,36 @@ _CLOCKS = Decoder(dict[str, ClockOffset])
 
 
 def read_clocks(run_dir: Place) -> dict[str, ClockOffset]:
-    """Read every machine's clocks; none if all processes of the run read those of this computer."""
+    """Read every machine's clocks; none if all processes of the run read the clocks of this computer."""
     path = run_dir / files.CLOCKS_FILE
     return read_document(path, _CLOCKS.decode) if path.exists() else {}
 
 
 def read_pointer(run_dir: StorePath) -> Pointer | None:
-    """Read which analysis of a run in a store is the run's; None if there is no pointer."""
+    """Read which analysis of a run in a store is the current one; None if there is no pointer."""
     path = run_dir / files.POINTER_FILE
     return read_document(path, Decoder(Pointer).decode) if path.exists() else None
 
 
 def _find_results(run_dir: Place) -> Place:
-    """The folder of a run's results."""
+    """Return the folder of a run's results."""
     pointer = read_pointer(run_dir) if isinstance(run_dir, StorePath) else None
     return run_dir if pointer is None else run_dir / files.ANALYSES_FOLDER / pointer.analysis
 
 
 class RunDir:
-    """A run directory, its documents read when they are asked for.
+    """A run directory. Its documents are read when they are asked for.
 
     A run of an older schema version is read if its documents have what this version needs.
 
     Args:
         path: the run directory.
         results: the folder in which its tables and summary are, or are being made; None = the run directory, or in a
-            store that of the analysis to which its pointer points.
+            store the folder of the analysis to which its pointer points.
 
     Raises:
-        RunDirError: it holds links or the like (``metrics.rundir.plain``), or (by its properties) a document is missing
-            or damaged, or of a version that cannot be read.
+        RunDirError: it has links or other foreign files (``metrics.rundir.plain``); its properties raise it if a
+            document is missing or damaged, or of a version that cannot be read.
     """
 
     def __init__(self, path: Place, results: Place | None = None) -> None:
@@ -89,7 +89,7 @@ class RunDir:
 
     @cached_property
     def underlay(self) -> Underlay:
-        """The document: what was asked for, or what was measured if the testbed shapes no network."""
+        """The document: the network asked for, or the network measured if the testbed shapes no network."""
         from topologies.model import Underlay
 
         found = self._read(files.UNDERLAY_FILE, Underlay.from_json)
@@ -100,7 +100,7 @@ class RunDir:
         return self._measured(found)
 
     def _measured(self, asked: Underlay) -> Underlay:
-        """Return the underlay with the delays that were measured, where nobody shaped the network."""
+        """Return the underlay with the delays that were measured, if the testbed did not shape the network."""
         from metrics.round_trips import SCHEMA, measured_underlay, read_round_trips
 
         rows = read_round_trips(self.path)
@@ -108,7 +108,7 @@ class RunDir:
 
     @cached_property
     def network(self) -> Network:
-        """The links of ``underlay``: what was asked of packets."""
+        """The links of ``underlay``: what was asked for packets."""
         from topologies.network import Network
 
         return Network.of(self.underlay)
@@ -124,17 +124,17 @@ class RunDir:
 
     @cached_property
     def overlay(self) -> tuple[NodeOutline, ...]:
-        """What the analysis reads of every node in ``overlay.json``."""
+        """The part of every node in ``overlay.json`` that the analysis reads."""
         found = self._read(OVERLAY_FILE, Decoder(OverlayOutline).decode).nodes
         if sorted(spec.node for spec in found) != sorted(self.nodes):
             raise DamagedError(self.path / OVERLAY_FILE, ValueError("expected the nodes of the plan"))
         return found
 
     def require_documents(self) -> None:
-        """Read every document of which the analysis is made.
+        """Read every document that the analysis needs.
 
         Raises:
-            RunDirError: one is missing or damaged.
+            RunDirError: a document is missing or damaged.
         """
         _ = self.manifest, self.plan, self.underlay, self.overlay, self.changes, self.attempt, self.clocks, self.stalls
 
@@ -168,7 +168,7 @@ class RunDir:
 
     @property
     def settle_ns(self) -> int:
-        """How long no deliveries are expected of a node after it has joined during the run."""
+        """The time after a join during the run in which no deliveries to the node are expected."""
         return round(float(self.experiment["workload"].get("settle_s", 0)) * SECOND_NS)
 
     @property
@@ -202,7 +202,7 @@ class RunDir:
 
     @cached_property
     def clocks(self) -> dict[int, ClockOffset]:
-        """Every node's clocks, by the machine that it ran on; none if all processes read those of one computer."""
+        """Every node's clocks, by the machine that it ran on; none if all processes read the clocks of one computer."""
         machines = read_clocks(self.path)
         return {place.node: machines[place.machine] for place in self.plan.placement if place.machine in machines}
 
@@ -213,7 +213,7 @@ class RunDir:
         return sorted(found, key=lambda path: path.name)
 
     def list_tables(self) -> list[Place]:
-        """The folders of the tables that there are, by name."""
+        """Return the folders of the tables that exist, by name."""
         return sorted(self.tables.glob(files.table_file("*")), key=lambda folder: folder.name)
 
     @property
@@ -239,9 +239,9 @@ class RunDir:
         return self.timeline.phase(name)
 
     def iterate(self, name: str) -> Iterator[dict[str, Any]]:
-        """Read a file of JSON objects, one per line, that may be too large to be held (see ``iterate_lines``).
+        """Read a file of JSON objects, one per line, that may be too large for memory (see ``iterate_lines``).
 
-        They have the keys that ``lines.line_decoder`` knows.
+        The objects have the keys that ``lines.line_decoder`` knows.
         """
         return iterate_lines(self.path / name, line_decoder(name))
 

@@ -24,8 +24,8 @@ class Phase(Struct, frozen=True):
 class Timeline(Struct, frozen=True):
     """The instants of a run, in ns of virtual time.
 
-    Peers start with ``warmup``, publish during ``workload``, which begins at ``zero_ns``, and are told to end when
-    ``cooldown`` is over. A run that was cut short lacks the phases that it did not reach.
+    Peers start with ``warmup`` and publish during ``workload``, which begins at ``zero_ns``. When ``cooldown`` is over,
+    the peers get the command to end. A run that was cut short lacks the phases that it did not reach.
     """
 
     zero_ns: int
@@ -36,8 +36,8 @@ class Timeline(Struct, frozen=True):
         """Lay phases one after the other.
 
         Args:
-            start_ns: the start of the first.
-            spans_s: the length of each in seconds, ``workload`` among them.
+            start_ns: the start of the first phase.
+            spans_s: the length of each phase in seconds, with ``workload`` among them.
         """
         phases = []
         for name, span_s in spans_s.items():
@@ -49,7 +49,7 @@ class Timeline(Struct, frozen=True):
         """Check that phases end after they start, and that all instants are of one run.
 
         Raises:
-            ValueError: they are not.
+            ValueError: this is not true.
         """
         if any(phase.end_ns < phase.start_ns for phase in self.phases):
             raise ValueError("expected phases that end after they start")
@@ -77,7 +77,7 @@ class Timeline(Struct, frozen=True):
 
     @property
     def stop_ns(self) -> int:
-        """The instant at which the peers are told to end."""
+        """The instant at which the peers get the command to end."""
         stop = self.phase("stop")
         return stop.start_ns if stop is not None else self.end_ns
 
@@ -87,15 +87,15 @@ class Timeline(Struct, frozen=True):
 
     @property
     def judged_ns(self) -> tuple[int, int]:
-        """The span in which hosts are judged: from ``zero_ns`` until the peers are told to end.
+        """The span in which checks judge hosts: from ``zero_ns`` until the peers get the command to end.
 
-        Before it all links are opened at once, and after it all are closed at once: bursts without any delivery.
+        Before it, all links are opened at once, and after it all are closed at once: bursts without any delivery.
         """
         return self.zero_ns, self.stop_ns
 
     @property
     def grid(self) -> tuple[int, int, int]:
-        """``zero_ns``, and the first and the last full second from it in which peers are up and not yet told to end."""
+        """``zero_ns``, and the first and last full second from it in which peers are up, before the command to end."""
         last_ns = max((phase.end_ns for phase in self._active), default=self.zero_ns)
         first = -((self.zero_ns - self.start_ns) // SECOND_NS)
         return self.zero_ns, first, (last_ns - self.zero_ns) // SECOND_NS

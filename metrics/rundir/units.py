@@ -1,4 +1,4 @@
-"""The units of columns, by their names, which mean the same in every table."""
+"""The units of columns, by their names: a name has the same unit in every table."""
 
 import re
 from typing import Final

@@ -1,8 +1,8 @@
-"""How files of a run directory are opened for writing: no other module opens one of them.
+"""Opens files of a run directory for writing: no other module does so.
 
-A name that is there already may be a link that somebody else made. So a file is made anew under a name that is free,
-and takes its place by a rename, which replaces a link and does not follow it. Only a log is opened in place, and only
-if it is a regular file with this one name.
+If a name exists already, it may be a link that somebody else made. So a file is written under a free name, and takes
+its place by a rename, which replaces a link and does not follow it. Only a log is opened in place, and only if it is a
+regular file with this one name.
 """
 
 import os

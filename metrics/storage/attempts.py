@@ -1,7 +1,7 @@
-"""Files that appear whole.
+"""Write files that appear only when they are whole.
 
-A task may run twice, even at the same time (retries, speculation). So each attempt writes a file of its own, which
-takes its place when it is whole.
+A task may run twice, even at the same time (retries, speculation). So each attempt writes its own file, which takes the
+place of the target when it is whole.
 """
 
 import shutil
@@ -16,10 +16,10 @@ from metrics.storage.paths import Place, StorePath
 
 
 class Attempt:
-    """One attempt to write a file. One that is neither published nor discarded leaves nothing at ``target``.
+    """One attempt to write a file. An attempt that is neither published nor discarded leaves nothing at ``target``.
 
     Args:
-        target: where the file is to be; an earlier one is replaced.
+        target: where the file is to be; an earlier file is replaced.
 
     Attributes:
         path: the file of this machine to write. Readers of the folder leave out names like it.
@@ -51,7 +51,7 @@ class Attempt:
 
 @contextmanager
 def whole(target: Place) -> Iterator[Path]:
-    """Where to write a file that is to appear at ``target`` when the block ends well; otherwise it is removed."""
+    """Yield where to write a file that appears at ``target`` when the block ends well; otherwise it is removed."""
     attempt = Attempt(target)
     try:
         yield attempt.path
@@ -62,9 +62,9 @@ def whole(target: Place) -> Iterator[Path]:
 
 @contextmanager
 def whole_folder(target: Place) -> Iterator[Path]:
-    """Where to make a folder of files that is to appear at ``target`` when the block ends well, unless it is there.
+    """Yield where to make a folder that appears at ``target`` when the block ends well, unless it is there.
 
-    In a store its objects appear one after another, and those of another attempt are replaced; so attempts must write
+    In a store its objects appear one after another, and objects of another attempt are replaced. So attempts must write
     the same, and readers wait until one has ended.
     """
     if isinstance(target, StorePath):

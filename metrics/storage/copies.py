@@ -1,4 +1,4 @@
-"""Objects as files of this machine, and back, in pieces."""
+"""Copy objects to files of this machine, and back, in pieces."""
 
 import mmap
 import os
@@ -23,7 +23,7 @@ PIECE_BYTES: Final = 8 << 20
 """How much of an object is in memory while it is copied."""
 
 _MOST_COPIED_BYTES: Final = 5_000_000_000
-"""S3 copies no larger object in one request."""
+"""The largest object that S3 copies in one request."""
 
 _COPIES = 8
 """How many files are copied at a time."""
@@ -33,15 +33,16 @@ _locks: dict[StorePath, threading.Lock] = {}
 
 
 def scratch_folder() -> str:
-    """Where temporary copies are: on Spark's executors in their own folder, which goes with them; otherwise TMPDIR."""
+    """Return the folder of temporary copies: on Spark's executors their own one, otherwise TMPDIR."""
     own = os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]
     return own if own and Path(own).is_dir() else tempfile.gettempdir()
 
 
 def map_bytes(path: Place) -> npt.NDArray[np.uint8]:
-    """(n,) the bytes of a file, mapped rather than read: what is never touched costs nothing.
+    """Return the bytes of a file, (n,), mapped rather than read: parts that are not used cost nothing.
 
-    An object is first copied to a file in ``scratch_folder``, which has no name, so that it goes with the process.
+    An object is first copied to a file in ``scratch_folder``, which has no name, so that it is removed with the
+    process.
     Tasks of one process that map an object at the same time share the copy.
     """
     if not isinstance(path, StorePath):
@@ -59,7 +60,7 @@ def map_bytes(path: Place) -> npt.NDArray[np.uint8]:
 
 
 def map_chunks(*chunks: Iterable[bytes]) -> npt.NDArray[np.uint8]:
-    """(n,) bytes that come in chunks, mapped from a file without a name in ``scratch_folder``."""
+    """Return bytes that come in chunks, (n,), mapped from a file without a name in ``scratch_folder``."""
     with tempfile.TemporaryFile(prefix="trellis-", dir=scratch_folder()) as file:
         file.writelines(chain(*chunks))
         file.flush()
@@ -67,7 +68,7 @@ def map_chunks(*chunks: Iterable[bytes]) -> npt.NDArray[np.uint8]:
 
 
 def _map(file: IO[bytes]) -> mmap.mmap | None:
-    """The mapped file; None if it is empty."""
+    """Return the mapped file; None if it is empty."""
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, 2) else None
 
 
@@ -76,14 +77,14 @@ def _array(mapped: mmap.mmap | None) -> npt.NDArray[np.uint8]:
 
 
 def map_array(path: Place) -> npt.NDArray[Any]:
-    """The array of a ``.npy`` file, mapped."""
+    """Return the array of a ``.npy`` file, mapped."""
     found: npt.NDArray[Any]
     if not isinstance(path, StorePath):
         found = np.load(path, mmap_mode="r")
         return found
     with tempfile.TemporaryFile(prefix="trellis-", dir=scratch_folder()) as file:
         _fetch(path, file)
-        found = np.load(f"/proc/self/fd/{file.fileno()}", mmap_mode="r")  # a map outlives the file's name
+        found = np.load(f"/proc/self/fd/{file.fileno()}", mmap_mode="r")  # a map outlasts the file's name
         return found
 
 
@@ -108,8 +109,8 @@ def copy_files(files: Mapping[str, Place], target: Place) -> None:
     """Copy some files and objects, several at a time.
 
     Args:
-        files: by the paths that they are to have.
-        target: the folder that these are relative to.
+        files: the files by the paths of their copies.
+        target: the folder to which these paths are relative.
     """
     with ThreadPoolExecutor(_COPIES) as pool:
         copies = [pool.submit(copy_file, source, target / inner_name(name, target)) for name, source in files.items()]
@@ -122,7 +123,7 @@ def copy_files(files: Mapping[str, Place], target: Place) -> None:
 
 
 def files_below(folder: Place) -> dict[str, Place]:
-    """Every file or object in a folder and below, by its path from there. Links are left out."""
+    """Return every file or object in a folder and below, by its path from there. Links are left out."""
     if isinstance(folder, StorePath):
         return {str(path).removeprefix(f"{folder}/"): path for path in folder.walk()}
     found = (path for path in sorted(folder.rglob("*")) if path.is_file() and not path.is_symlink())

@@ -1,16 +1,16 @@
-"""Names of objects as paths: a store lists what its owner, or whoever answers in its place, put there."""
+"""Names of objects as paths. A store's names come from its owner, or from any server that answers in its place."""
 
 _REFUSED = ("", ".", "..")
 
 
 class StoreError(OSError):
-    """A store cannot be used: a URI that is none, or what the store answered. ``exit_code`` is the CLI's."""
+    """A store cannot be used: its URI is wrong, or the store gave an error. ``exit_code`` is the CLI's."""
 
     exit_code = 2
 
 
 class UnreadableError(StoreError):
-    """A file is not what its name says."""
+    """A file does not have the content that its name says."""
 
     def __init__(self, folder: object, name: str, cause: Exception) -> None:
         said = str(cause).strip().partition("\n")[0]

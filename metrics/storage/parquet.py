@@ -1,4 +1,4 @@
-"""Parquet at a place."""
+"""Read Parquet at a place."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
 
     Args:
         path: the file or folder.
-        columns: those that are read; None = all.
-        schema: of the rows; needed where a folder may be without parts. None = what the files say.
+        columns: the columns to read; None = all.
+        schema: the schema of the rows; needed if a folder may be without parts. None = the schema in the files.
     """
     names = None if columns is None else list(columns)
     with _naming(path):
@@ -31,13 +31,13 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
 def open_dataset(
     source: Place | Sequence[Place], schema: pa.Schema | None = None, form: ds.FileFormat | str = "parquet"
 ) -> ds.Dataset:
-    """A dataset of a file, of a folder's parts, or of some files of one place, in the order of their names.
+    """Open a dataset of a file, of a folder's parts, or of some files of one place, in the order of their names.
 
-    Parts may lie in folders that say the value of a column (``host=3``, as Hive names them).
+    Parts may be in folders whose names have the value of a column (``host=3``, as in Hive).
 
     Args:
         source: the file, the folder, or the files.
-        schema: of the rows; needed where there may be no file. None = what the files say.
+        schema: the schema of the rows; needed if there may be no file. None = the schema in the files.
         form: how the files are read.
 
     Raises:
@@ -68,14 +68,14 @@ def group_parquet(
     values: Sequence[tuple[str, str]] = (),
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """Group the rows of a file, or of a folder of parts, which are read piece by piece: only groups are held.
+    """Group the rows of a file, or of a folder of parts, which are read piece by piece: only groups are in memory.
 
     Args:
         path: the file or folder.
-        schema: of the rows.
+        schema: the schema of the rows.
         keys: the columns by whose values rows are grouped.
-        values: columns, and what becomes of them in a group: ``sum``, ``mean``, ``max``, ... (see Arrow).
-        where: which rows; None = all.
+        values: columns, and how to combine them in a group: ``sum``, ``mean``, ``max``, ... (see Arrow).
+        where: selects rows; None = all.
 
     Returns:
         A row per group in the order of the keys: the keys, ``count`` (of its rows), and the values under their columns'
@@ -96,13 +96,13 @@ def group_parquet(
 
 
 def parts_of(folder: Place, bucket: int) -> list[Place]:
-    """The parts of a bucket: the files whose names end with its number, or with that, a point and another number."""
+    """Return the parts of a bucket: files whose names end with its number, or with that, a point and another number."""
     parts: list[Place] = sorted(folder.glob("part-*.parquet"), key=lambda part: part.name)
     return [part for part in parts if part.stem.rpartition("-")[2].partition(".")[0] == str(bucket)]
 
 
 def read_footer(path: Place) -> pq.FileMetaData:
-    """Read what a file says of itself."""
+    """Read the metadata of a file."""
     with _naming(path):
         if isinstance(path, StorePath):
             return pq.read_metadata(path.key, filesystem=path.filesystem)
@@ -125,6 +125,6 @@ def _naming(path: Place) -> Iterator[None]:
 
 
 def list_parts(folder: Place) -> list[Place]:
-    """The parts in a folder and the folders in it, without what is hidden, as pyarrow leaves it out."""
+    """Return the parts in a folder and the folders in it, without hidden files, which pyarrow leaves out, too."""
     found: Iterable[Place] = folder.walk() if isinstance(folder, StorePath) else sorted(folder.rglob("*.parquet"))
     return [each for each in found if each.suffix == ".parquet" and not each.name.startswith((".", "_"))]

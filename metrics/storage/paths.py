@@ -1,4 +1,4 @@
-"""Paths by URI, with those methods of ``pathlib.Path`` that readers and writers of runs use."""
+"""Paths by URI, with the methods of ``pathlib.Path`` that readers and writers of runs use."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SCHEMES: Final = ("s3", "gs", "hdfs")
 
 
 _RANGE_BYTES: Final = 1 << 20
-"""The least that a store is asked for at a time."""
+"""The least number of bytes in a request to a store."""
 
 
 _GS_RETRY_S: Final = "15"
-"""How long a Google store is asked again that does not answer, or for which there are no keys: pyarrow's own limit is
-15 minutes."""
+"""How long to repeat requests to a Google store that does not answer, or for which there are no keys: pyarrow's own
+limit is 15 minutes."""
 
 
 class Size(NamedTuple):
@@ -38,7 +38,7 @@ class Size(NamedTuple):
 
 
 def place(text: str | Path) -> Place:
-    """Return what a user names: a path, or a URI such as ``s3://bucket/run``. ``file:///run`` is a path.
+    """Return the place that a user names: a path, or a URI such as ``s3://bucket/run``. ``file:///run`` is a path.
 
     Raises:
         StoreError: a URI of an unknown scheme, without a bucket or host, or with a password in it.
@@ -57,7 +57,7 @@ def local_path(text: str) -> Path:
     """Return a path on this machine's file system.
 
     Raises:
-        StoreError: it names something in a store.
+        StoreError: it names an object in a store.
     """
     found = place(text)
     if isinstance(found, StorePath):
@@ -76,7 +76,7 @@ class StorePath:
     Args:
         root: the URI of the bucket or host, with the store's options.
         key: the path in it, without a slash at either end; empty = the root.
-        size: of the object, if it is known.
+        size: the size of the object, if it is known.
     """
 
     __slots__ = ("_key", "_root", "_size")
@@ -90,7 +90,7 @@ class StorePath:
     def parse(cls, uri: str) -> StorePath:
         """Read a URI.
 
-        What it does not say of an S3 store is taken from the environment, so that tasks on other machines find the
+        Values for an S3 store that the URI lacks come from the environment, so that tasks on other machines find the
         same store: ``AWS_ENDPOINT_URL_S3`` or ``AWS_ENDPOINT_URL``, ``AWS_REGION`` or ``AWS_DEFAULT_REGION``.
 
         Raises:
@@ -182,7 +182,7 @@ class StorePath:
         return self._kind() == "Directory"
 
     def stat(self) -> Size:
-        """The object's size.
+        """Return the object's size.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -195,7 +195,7 @@ class StorePath:
         return Size(self._size)
 
     def iterdir(self) -> Iterator[StorePath]:
-        """What is directly in this folder, sorted. Objects know their sizes.
+        """Yield what is directly in this folder, sorted. Objects know their sizes.
 
         Raises:
             FileNotFoundError: there is no such folder.
@@ -205,14 +205,14 @@ class StorePath:
         yield from (self._inner(name, size) for name, size in names)
 
     def glob(self, pattern: str) -> Iterator[StorePath]:
-        """Those directly in this folder whose name matches a pattern; none where there is no such folder."""
+        """Yield the paths directly in this folder whose name matches a pattern; none if there is no such folder."""
         try:
             yield from (each for each in self.iterdir() if fnmatchcase(each.name, pattern))
         except FileNotFoundError:
             return
 
     def walk(self) -> list[StorePath]:
-        """Every object below this folder, sorted.
+        """Return every object below this folder, sorted.
 
         Raises:
             StoreError: a name leads out of the folder.
@@ -222,7 +222,7 @@ class StorePath:
         return sorted(self._inner(info.path[start:], info.size) for info in files)
 
     def _inner(self, name: str, size: int) -> StorePath:
-        """What the store lists in this folder."""
+        """Return a path that the store lists in this folder."""
         return StorePath(self._root, f"{self._key}/{inner_name(name, self)}".strip("/"), size)
 
     def _list(self, **options: bool) -> list[pafs.FileInfo]:
@@ -232,7 +232,7 @@ class StorePath:
             return cast("list[pafs.FileInfo]", self.filesystem.get_file_info(FileSelector(self.key, **options)))
 
     def _kind(self) -> str:
-        """``File``, ``Directory`` or ``NotFound``."""
+        """Return ``File``, ``Directory`` or ``NotFound``."""
         return str(self._info().type.name)
 
     def _info(self) -> pafs.FileInfo:
@@ -242,7 +242,7 @@ class StorePath:
     # ----------------------------------------------------------------------------------- reading and writing
 
     def open(self, mode: Literal["rb"] = "rb") -> IO[bytes]:
-        """Open the object for reading; the store is asked for ranges of it, as they are read.
+        """Open the object for reading; each read requests a range of it from the store.
 
         Raises:
             FileNotFoundError: there is no such object.
@@ -266,7 +266,7 @@ class StorePath:
         would leave an object with a part of them.
 
         Args:
-            directly: do without that copy, of which S3 makes none above 5 GB.
+            directly: write without that copy, since S3 copies no objects above 5 GB.
         """
         attempt = self if directly else self.with_name(f".{self.name}.{uuid4().hex}")
         with self.in_words():
@@ -306,12 +306,12 @@ class StorePath:
 
     @contextmanager
     def in_words(self) -> Iterator[None]:
-        """Tell of what the store answers in one line. That something is not there is no error of the store."""
+        """Convert errors of the store to one line. A missing object is not an error of the store."""
         try:
             yield
         except (FileNotFoundError, StoreError):
             raise
-        except (OSError, ValueError) as error:  # pyarrow's are either
+        except (OSError, ValueError) as error:  # pyarrow raises either
             said = " ".join(str(error).split())
             raise StoreError(f"{self}: the store cannot be used: {said}") from None
 
@@ -320,7 +320,7 @@ Place: TypeAlias = Path | StorePath
 
 
 def _of_environment() -> dict[str, str]:
-    """Options of S3 from the variables that other programs heed, too."""
+    """Return options of S3 from the variables that other programs use, too."""
     found = {}
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -328,13 +328,13 @@ def _of_environment() -> dict[str, str]:
         found = {"endpoint_override": host, "scheme": scheme if separator else "https"}
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if region or endpoint:
-        found["region"] = region or "us-east-1"  # what servers other than Amazon's call theirs
+        found["region"] = region or "us-east-1"  # the name that other servers than Amazon's use
     return found
 
 
 @lru_cache(maxsize=64)
 def _connect(root: str) -> tuple[pafs.FileSystem, str]:
-    """A store, and the path of its root in it, once per process."""
+    """Connect to a store, and return the path of its root in it; do so once per process."""
     from pyarrow.fs import FileSystem
 
     base, _, query = root.partition("?")

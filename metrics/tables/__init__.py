@@ -1,4 +1,4 @@
-"""From a run directory to its tables."""
+"""Make the tables of a run from its directory."""
 
 from metrics.executors import HERE, Executor, opened, shares_files
 from metrics.executors.cluster import DEFAULTS, ExecutorOptions, require_workers
@@ -17,11 +17,11 @@ def build(
     Args:
         run_dir: see ``build_by``.
         master: ``here`` (this process) or a Spark master; None = Spark on this machine, if it has Java.
-        options: of a cluster's executors.
+        options: the resources of a cluster's executors.
         packets: see ``build_by``.
 
     Returns:
-        What computed them, in words.
+        The executor that computed the tables, in words.
 
     Raises:
         RunDirError: see ``build_by``.
@@ -32,14 +32,14 @@ def build(
 
 
 def build_by(executor: Executor, run_dir: Place, *, packets: bool = False, results: Place | None = None) -> None:
-    """Compute every table of a finished run into ``tables/<name>.parquet`` (zstd, a directory of parts each).
+    """Compute every table of a finished run into ``tables/<name>.parquet`` (zstd, one directory of parts each).
 
-    There must be no tables yet: ``metrics.analysis`` makes new ones beside old ones, which they replace.
+    There must be no tables yet: ``metrics.analysis`` makes new tables beside old ones and then replaces the old ones.
 
     Args:
         executor: runs the tasks.
-        run_dir: a run directory with ``manifest.json``. A cluster's workers must see it under the same path, or it is
-            in a store.
+        run_dir: a run directory with ``manifest.json``. It is in a store, or a cluster's workers see it under the same
+            path.
         packets: also write the ``packets`` table, one row per captured packet.
         results: the folder in which ``tables`` is made; None = the run directory.
 

@@ -1,4 +1,4 @@
-"""What nodes say of the copies of messages that they read: every copy has one event, of the right kind.
+"""Compare the copies that nodes read with their traces: every copy has one event, of the right kind.
 
 A task takes the messages of a bucket, or of a piece of it. Copies and events are counted by account: a message at an
 instance of a node. An instance lasts from a join to the next one, since nothing is left of it afterwards.
@@ -48,9 +48,9 @@ _LACKING, _EXCESS, _AGAIN, _UNBEGUN, _UNASKED, _UNDELIVERED = (
 
 @dataclass(frozen=True)
 class AccountSources:
-    """What is compared, and by what."""
+    """What is compared, and with what."""
 
-    messages: Place  # the table, a part per bucket
+    messages: Place  # the table, one part per bucket
     published: Place  # ``PUBLISHED``, likewise
     transmissions: Place  # ``TRANSMISSIONS``, in as many buckets
     told: Place  # ``TOLD``, likewise
@@ -58,31 +58,31 @@ class AccountSources:
     interests: Place  # ``INTERESTS``
     uptimes: Place  # ``UPTIMES``
     physical: Place  # ``physical_links``
-    silent: tuple[int, ...]  # nodes whose trace is missing, cut off, or without frames: nothing can be compared
-    processing_ns: dict[int, int]  # how long nodes wait on purpose before they handle a frame; absent = not at all
-    approximate: bool  # whether nodes may rightly deliver messages to whose topics they do not subscribe
+    silent: tuple[int, ...]  # nodes whose trace is missing, cut off, or without frames: they are not compared
+    processing_ns: dict[int, int]  # how long nodes wait on purpose before they handle a frame; absent = no wait
+    approximate: bool  # whether a node may rightly deliver messages to whose topics it does not subscribe
     stalls: Stalls
-    changes: PairChanges  # of pairs of nodes: deliveries of paused nodes are not in time
+    changes: PairChanges  # changes of pairs of nodes: deliveries of paused nodes come late
 
     def waits_ns(self, node: Ints) -> Ints:
-        """How long each of the nodes waits on purpose before it handles a frame."""
+        """Return how long each of the nodes waits on purpose before it handles a frame."""
         by_node = [self.processing_ns.get(each, 0) for each in range(int(node.max(initial=-1)) + 1)]
         return np.array(by_node, np.int64)[node]
 
 
 class AccountEvidence(NamedTuple):
-    """What tasks find."""
+    """The result of a task."""
 
     accounts: Accounts
-    handling: Tally[LateCounts]  # by node, of deliveries: from the first copy's reading to the delivery
+    handling: Tally[LateCounts]  # of deliveries, by node: from the reading of the first copy to the delivery
 
 
 def weigh_accounts(executor: Executor, sources: AccountSources, buckets: int) -> AccountEvidence:
-    """Compare the copies that nodes read with what their traces say of them.
+    """Compare the copies that nodes read with the events in their traces.
 
     Args:
         executor: runs the tasks.
-        sources: see there.
+        sources: what is compared.
         buckets: how many there are.
     """
     found = executor.map(partial(_weigh, sources), written_shares(sources.messages, buckets))
@@ -100,7 +100,7 @@ def _weigh(sources: AccountSources, share: Share) -> AccountEvidence:
     copies = copies.filter(pc.is_valid(copies["log_recv_ns"])).rename_columns(["message_id", "peer", "node", "ts_ns"])
     told = read_bucket(sources.told, TOLD, share, where=where).filter(pc.field("event") != "publish")
     further = read_bucket(sources.further, FURTHER, share, where=where)
-    copies, told, further = (_speaking(rows, sources.silent) for rows in (copies, told, further))
+    copies, told, further = (_comparable(rows, sources.silent) for rows in (copies, told, further))
     told = told.filter(pa.array(~(_is_own(told) & says(told["event"], "deliver"))))
     uptimes = read_parquet(sources.uptimes, schema=UPTIMES)
     events = pa.concat_tables([told.select(FURTHER.names), further])
@@ -110,14 +110,14 @@ def _weigh(sources: AccountSources, share: Share) -> AccountEvidence:
     return AccountEvidence(Accounts(tested, deviations), _handling(sources, copies, told))
 
 
-def _speaking(rows: pa.Table, silent: tuple[int, ...]) -> pa.Table:
-    """Those rows that are of a known message and of a node whose trace says what it read."""
+def _comparable(rows: pa.Table, silent: tuple[int, ...]) -> pa.Table:
+    """Return the rows that are of a known message, and of a node whose trace says what it read."""
     known = valid(rows["message_id"], rows["node"]) & ~np.isin(numbers(rows["node"], -1), silent)
     return rows.filter(pa.array(known))
 
 
 def _is_own(rows: pa.Table) -> Bools:
-    """Where the node is the message's publisher."""
+    """Return where the node is the message's publisher."""
     own: Bools = numbers(rows["message_id"]) >> 32 == numbers(rows["node"])
     return own
 
@@ -125,7 +125,7 @@ def _is_own(rows: pa.Table) -> Bools:
 def _compare_counts(
     sources: AccountSources, copies: pa.Table, events: pa.Table, uptimes: pa.Table
 ) -> tuple[int, dict[str, int]]:
-    """How many accounts there are, and the copies and events that do not match in them."""
+    """Count the accounts, and the copies and events in them that do not match."""
     both = pa.concat_tables([rows.select(["node", "message_id", "ts_ns"]) for rows in (copies, events)])
     node, message = numbers(both["node"]), numbers(both["message_id"])
     account, count = factorise(node, message, number_instances(uptimes, node, numbers(both["ts_ns"])))
@@ -151,7 +151,13 @@ def _compare_counts(
 
 
 def number_instances(uptimes: pa.Table, node: Ints, at_ns: Ints) -> Ints:
-    """How often each node had joined during the run by an instant."""
+    """Return how often each node had joined during the run by an instant.
+
+    Args:
+        uptimes: ``UPTIMES``.
+        node: (n,) the nodes.
+        at_ns: (n,) the instants.
+    """
     joins = uptimes.filter(pc.field("from_ns") > 0)
     if not len(joins):
         return np.zeros(len(node), np.int64)
@@ -162,7 +168,7 @@ def number_instances(uptimes: pa.Table, node: Ints, at_ns: Ints) -> Ints:
 
 
 def _is_unsure(sources: AccountSources, copies: pa.Table) -> Bools:
-    """Which copies a node may have left aside: those that it read before its link began or close to the link's end.
+    """Return which copies a node may have ignored: it read them before its link began, or close to the link's end.
 
     A copy that still waits to be handled when the node leaves is never handled.
     """
@@ -177,10 +183,10 @@ def _is_unsure(sources: AccountSources, copies: pa.Table) -> Bools:
 
 
 def _compare_interests(sources: AccountSources, told: pa.Table, published: pa.Table) -> dict[str, int]:
-    """The first copies that are not what the node's subscriptions say.
+    """Count the first copies whose events contradict the node's subscriptions.
 
-    A subscription that begins or ends at about that instant allows both. Whether a node satisfies an expression is
-    another question than whether it subscribes to one of the topics.
+    A subscription that begins or ends at about the same instant allows both events. Whether a node satisfies an
+    expression does not follow from its subscription to one of the topics.
     """
     told = told.combine_chunks()
     subscribed, maybe = _subscribed(read_parquet(sources.interests, schema=INTERESTS), told)
@@ -192,7 +198,7 @@ def _compare_interests(sources: AccountSources, told: pa.Table, published: pa.Ta
 
 
 def _subscribed(interests: pa.Table, told: pa.Table) -> tuple[Bools, Bools]:
-    """Whether the node of each event surely subscribed to one of its topics, and whether it may have."""
+    """Return whether the node of each event surely subscribed to one of its topics, and whether it may have."""
     row, topic = numbers(pc.list_parent_indices(told["topics"])), pc.list_flatten(told["topics"])
     theirs, asked = common_keys([interests["node"], interests["topic"]], [told["node"].take(pa.array(row)), topic])
     at_ns = numbers(told["ts_ns"])[row]
@@ -208,7 +214,7 @@ def _subscribed(interests: pa.Table, told: pa.Table) -> tuple[Bools, Bools]:
 
 
 def _handling(sources: AccountSources, copies: pa.Table, told: pa.Table) -> Tally[LateCounts]:
-    """By node its deliveries, those that came late after the first copy's reading, and those that stalls explain."""
+    """Count the deliveries of each node: all, late after the first copy's reading, and explained by stalls."""
     key = ("message_id", "node")
     group, count = factorise(*(numbers(copies[name]) for name in key))
     one = np.empty(count, np.int64)

@@ -1,4 +1,4 @@
-"""Links as the captures show them, and whether they are the links that the nodes traced."""
+"""Find links in the captures, and compare them with the links that the nodes traced."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -40,15 +40,15 @@ PROVEN: Final = schema_of("""
 
 
 def wire_connections(staged: pa.Table, nodes: pa.Table) -> pa.Table:
-    """The two ends of every connection, by the captures alone: from both SYNs to the first FIN or RST.
+    """Return the two ends of every connection, by the captures alone: from both SYNs to the first FIN or RST.
 
-    One that nothing closed ends with its last packet. A UDP flow begins when both sides have sent. Columns
+    A connection that nothing closed ends with its last packet. A UDP flow begins when both sides have sent. Columns
     (``CONNECTED``): node, peer, from_ns, to_ns, and
 
     * sure_from_ns: from then on the node knows a link that lasts, or has refused it;
-    * sure_to_ns: until then it knows it; a ``Bye`` may have come ``TOLD`` before the first FIN, which was lost. Null
-      where nothing closed the connection: its node may have vanished;
-    * maybe_to_ns: from then on it can know it no more; ``BROKEN`` later where nothing closed it.
+    * sure_to_ns: until then the node knows the link; a ``Bye`` may have come ``TOLD`` before the first FIN, which was
+      lost. Null if nothing closed the connection: its node may have vanished;
+    * maybe_to_ns: from then on the node cannot know the link; ``BROKEN`` later if nothing closed the connection.
 
     Args:
         staged: ``metrics.pcap.schemas.CONNS``, a row per connection and host that saw it.
@@ -73,21 +73,21 @@ def wire_connections(staged: pa.Table, nodes: pa.Table) -> pa.Table:
 
 
 def wire_ends(streams: pa.Table, conns: pa.Table) -> pa.Table:
-    """The two ends of every connection over which both nodes said hello, as the taps saw the frames.
+    """Return the two ends of every connection over which both nodes sent a ``Hello``, as the taps saw the frames.
 
     Columns (``ENDS``): node, peer, conn, incarnation, and
 
     * from_ns: the other side's ``Hello`` had reached the node's host;
-    * to_ns: the node's ``Bye`` had left its host or the other side's had reached it; without one (the connection
-      broke) the connection's last packet;
-    * sure_from_ns, sure_to_ns: in between, the node must know the link: from the first frame that it sends after its
-      ``Hello``, or when it has had both for a while; no more once a ``Bye`` is inside its host, or after its last frame
-      on a connection that broke;
-    * maybe_to_ns: from then on it can know it no more; a minute later where the connection broke, since nothing tells
-      when a node notices that.
+    * to_ns: the node's ``Bye`` had left its host, or the other side's ``Bye`` had reached it; without a ``Bye`` (the
+      connection broke), the connection's last packet;
+    * sure_from_ns, sure_to_ns: in between, the node must know the link. The first is the first frame that it sends
+      after its ``Hello``, or a while after both ``Hello``. The second is the instant at which a ``Bye`` is inside its
+      host, or the node's last frame on a connection that broke;
+    * maybe_to_ns: from then on the node cannot know the link; a minute later if the connection broke, since nothing
+      shows when a node notices this.
 
-    At an end that sent no ``Bye`` and read none, the connection broke, even if one reached its host: a node whose host
-    has vanished no longer knows of the link, whose other side gives it up in order a little later.
+    An end that neither sent nor read a ``Bye`` broke, even if a ``Bye`` reached its host: a node whose host has
+    vanished knows no link, while the other side ends the link in order a little later.
 
     Args:
         streams: ``condensed.condense_streams``.
@@ -106,7 +106,7 @@ def wire_ends(streams: pa.Table, conns: pa.Table) -> pa.Table:
 
 
 def _last_packets(conns: pa.Table, names: pa.ChunkedArray) -> Column:
-    """When the last packet of each named connection was seen; null where several had the name."""
+    """Return when the last packet of each named connection was seen; null if several connections had the name."""
     group, found = group_rows(conns, "conn")
     groups = Groups(group, len(found))
     last_ns = groups.most(pc.add(conns["ts_ns"], conns["duration_ns"]))
@@ -116,12 +116,12 @@ def _last_packets(conns: pa.Table, names: pa.ChunkedArray) -> Column:
 
 
 def _bounds(own: pa.Table, other: pa.Table, last_ns: Column) -> dict[str, Column]:
-    """What ``wire_ends`` says of each end, from its own stream and the other one."""
+    """Return the columns of ``wire_ends`` for each end, from its own stream and the other one."""
     left = pc.coalesce(own["bye_tx_ns"], own["bye_log_ns"])
     broke = pc.is_null(pc.coalesce(left, other["bye_rx_ns"]))
     broke_here = pc.is_null(pc.coalesce(left, other["bye_read_ns"]))
     last_seen = pc.coalesce(last_ns, pc.max_element_wise(own["last_seen_ns"], other["last_seen_ns"]))
-    # What a node does on reading a Bye comes after the reading, what it does on sending one after the sending.
+    # What a node does after reading a Bye comes after the read; what it does when sending a Bye comes after the send.
     gone = pc.min_element_wise(pc.max_element_wise(own["bye_tx_ns"], own["bye_log_ns"]), other["bye_read_ns"])
     last_sign = pc.max_element_wise(own["last_send_ns"], other["last_recv_ns"])
     idle = pc.add(pc.max_element_wise(other["hello_read_ns"], own["hello_tx_ns"]), IDLE.ns)
@@ -136,15 +136,15 @@ def _bounds(own: pa.Table, other: pa.Table, last_ns: Column) -> dict[str, Column
 
 
 def compare_physical(ends: pa.Table, physical: pa.Table, incomplete: list[int], grid: Grid) -> Matching:
-    """Physical links at every instant of the grid, by the traces against the wire.
+    """Compare physical links at every instant of the grid, by the traces and by the wire.
 
-    A (node, neighbour) pair that the wire is sure of must be in the node's trace, and one in the trace must not be
-    impossible on the wire. The two bounds differ only while a ``Hello`` or ``Bye`` is inside the node's host.
+    A (node, neighbour) pair that is sure on the wire must be in the node's trace, and a pair in the trace must be
+    possible on the wire. The two bounds differ only while a ``Hello`` or ``Bye`` is inside the node's host.
 
     Args:
         ends: ``wire_ends``.
         physical: the ``physical_links`` table.
-        incomplete: nodes whose trace is missing or cut off: their word is not compared.
+        incomplete: nodes whose trace is missing or cut off: they are not compared.
         grid: the instants.
     """
     return compare_ends(
@@ -162,13 +162,13 @@ def compare_physical(ends: pa.Table, physical: pa.Table, incomplete: list[int], 
 def compare_connected(
     connected: pa.Table, physical: pa.Table, incomplete: list[int], vanished: list[int], grid: Grid
 ) -> Matching:
-    """The same by the captures alone: a link in a trace needs an open connection, and one that stays open is a link.
+    """Compare links by the captures alone: a traced link needs an open connection, and a lasting one must be traced.
 
     Args:
         connected: ``wire_connections``.
         physical: the ``physical_links`` table.
         incomplete: see ``compare_physical``.
-        vanished: nodes that crashed silently: no packet tells when they knew a link no more.
+        vanished: nodes that crashed silently: no packet shows when they stopped to know a link.
         grid: the instants.
     """
     told = connected.filter(pa.array(_others(connected["node"], vanished)))
@@ -190,8 +190,8 @@ def compare_ends(
     """Compare what is traced, what is sure and what is possible at each instant of the grid.
 
     Args:
-        words: ``traced``, ``sure`` and ``maybe``: rows, and the columns with their beginning and end.
-        key: the columns that say what lasts; ``node`` is one.
+        words: rows by ``traced``, ``sure`` and ``maybe``, and the columns with their beginning and end.
+        key: the columns that identify what lasts; ``node`` is one of them.
         incomplete: nodes whose rows are not compared.
         grid: the instants.
     """
@@ -217,19 +217,19 @@ def compare_ends(
 
 
 def _others(nodes: Column, incomplete: Iterable[int]) -> Bools:
-    """Where a node is known and is none of the incomplete ones."""
+    """Return where a node is known and is not one of the incomplete ones."""
     theirs: Bools = np.isin(numbers(nodes), list(incomplete))
     return valid(nodes) & ~theirs
 
 
 def proven_links(copies: pa.Table, interests: pa.Table) -> pa.Table:
-    """Copies that show a logical link of their sender: both ends subscribe to just one of the copy's topics.
+    """Return copies that show a logical link of their sender: both ends subscribe to exactly one of the copy's topics.
 
-    A copy with several such topics shows that there is one of several links, not which. ``copies`` are the first and
-    the last of those with the same topics on a connection (``condensed.condense_copies``).
-    Columns (``PROVEN``): node (the sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns, and told: whether
-    the peer's subscription began ``TOLD`` before the copy was sent. An earlier copy may be meant for a former
-    subscription, of a peer that has left and joined again since.
+    A copy with several such topics shows one of several links, but not which. ``copies`` are the first and the last
+    copy with the same topics on a connection (``condensed.condense_copies``). Columns (``PROVEN``): node (the sender),
+    peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns, and told: whether the peer's subscription began ``TOLD``
+    before the copy was sent. An earlier copy may be meant for an earlier subscription, of a peer that has left and
+    joined again since.
     """
     copies = copies.combine_chunks()
     copy, topic = numbers(pc.list_parent_indices(copies["topics"])), pc.list_flatten(copies["topics"])
@@ -253,10 +253,10 @@ def proven_links(copies: pa.Table, interests: pa.Table) -> pa.Table:
 
 
 def wire_links(proven: pa.Table, links: pa.Table) -> pa.Table:
-    """Those traced logical links over which the captures saw a copy, in either direction, from the first one on.
+    """Return the traced logical links over which the captures saw a copy, in either direction, from the first copy on.
 
-    A logical link is a node's word, and data runs both ways along it: the wire alone cannot tell whose it is, only that
-    it is in use. ``compare_logical`` counts the copies that no link explains.
+    Only nodes report logical links, and data runs both ways along a link: the wire alone shows only that a link is in
+    use, not which of the two nodes has it. ``compare_logical`` counts the copies that no link explains.
     Columns: node, peer, topic, from_ns, to_ns.
     """
     ends = (("node", "peer"), ("peer", "node"))
@@ -269,13 +269,14 @@ def wire_links(proven: pa.Table, links: pa.Table) -> pa.Table:
 
 
 def compare_logical(proven: pa.Table, links: pa.Table, incomplete: list[int]) -> Outcome:
-    """Logical links that the captures show in use, against the traced ones.
+    """Compare the logical links that the captures show in use with the traced links.
 
-    A copy agrees if its sender had the link when it sent it, or its receiver had one back: by the time it had read the
-    copy, and not given up so long ago that the sender had heard of it.
+    A copy agrees if its sender had the link when it sent the copy, or if its receiver had the reverse link. The
+    receiver must have had it by the time it had read the copy, and must not have ended it so early that the sender had
+    heard of the end.
 
     Args:
-        proven: ``proven_links``, of which only those are compared whose peer was ``told`` of.
+        proven: ``proven_links``; only the rows with ``told`` are compared.
         links: the ``links`` table.
         incomplete: nodes whose trace is missing or cut off: their copies are not compared.
     """

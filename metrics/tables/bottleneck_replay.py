@@ -1,9 +1,9 @@
-"""Replays the queues of bottlenecks: when each packet that crosses some is due at its destination, and which are full.
+"""Replay the queues of bottlenecks: when packets that cross them are due at their destinations, which met full queues.
 
-All packets that cross a bottleneck share its queue, from whatever source. So one task replays them all, in order of
+All packets that cross a bottleneck share its queue, whatever their source. So one task replays all of them, in order of
 time, from the instants at which they have left the access links of their sources (``metrics.tables.transits``). It
-follows each packet from queue to queue, as the data plane does; it is exact for the same reason as the replay of access
-links. Packets that a cut takes on their way are replayed as if they went on.
+follows each packet from queue to queue, as the data plane does. It is exact for the same reason as the replay of access
+links. Packets that a cut drops on their way are replayed as if they went on.
 """
 
 from collections.abc import Iterator
@@ -34,12 +34,12 @@ class Way:
     """What is asked of some packets of a pair of nodes on their path.
 
     Attributes:
-        parts_ns: the delays before each bottleneck, and behind the last one.
+        parts_ns: the delays before each bottleneck, and after the last one.
         delay_ns: their sum.
-        jitter: of that sum; None = none.
-        bottlenecks: the numbers of those on the path, in its order.
+        jitter: the jitter of that sum; None = no jitter.
+        bottlenecks: the numbers of the bottlenecks on the path, in its order.
         pair: the number of the pair.
-        may_lose: whether packets can be lost behind the last bottleneck.
+        may_lose: whether packets can be lost after the last bottleneck.
     """
 
     parts_ns: tuple[int, ...]
@@ -55,9 +55,9 @@ class Packets(NamedTuple):
 
     Attributes:
         enters_ns: when each has left the access link of its source.
-        wire_bytes: its size.
-        came: whether it arrived.
-        way: the number of its ``Way``.
+        wire_bytes: the size of each packet.
+        came: whether each packet arrived.
+        way: the number of each packet's ``Way``.
     """
 
     enters_ns: Ints
@@ -71,7 +71,7 @@ class Replay:
 
     Attributes:
         due_ns: (n,) when each packet is due at its destination's access link.
-        full: (n,) whether it met a full queue.
+        full: (n,) whether each packet met a full queue.
         waits_ns: how long packets waited at each bottleneck.
         drops: packets that met a full queue there and did not arrive.
     """
@@ -80,9 +80,9 @@ class Replay:
         """Replay the packets.
 
         Args:
-            bottlenecks: by number.
-            ways: likewise.
-            packets: see there. One that did not arrive and met a full queue before is not among them.
+            bottlenecks: all of them, in the order of their numbers.
+            ways: all of them, likewise.
+            packets: see ``Packets``, without the packets that did not arrive and met a full queue before.
         """
         self._ways = ways
         self._byte_ns = [8000 / each.rate_mbit for each in bottlenecks]
@@ -110,7 +110,7 @@ class Replay:
             self._meet(packet, part, at_ns)
 
     def _enter(self, packet: int, part: int, at_ns: int) -> None:
-        """Let a packet enter a part of its path, in which it overtakes none of its pair."""
+        """Let a packet enter a part of its path, in which it overtakes no packet of its pair."""
         way = self._ways[self._way[packet]]
         offset_ns = 0 if way.jitter is None else way.jitter.offset_ns(at_ns)
         key = way.pair, part
@@ -126,10 +126,10 @@ class Replay:
             heappush(self._moving, (passed_ns, self._order, packet, part))
 
     def _meet(self, packet: int, part: int, at_ns: int) -> None:
-        """Let a packet pass the queue behind a part of its path, or be dropped.
+        """Let a packet pass the queue behind a part of its path, or drop it.
 
-        A packet that arrived has taken its place, even if the queue was full, so that one deviation is not counted
-        again with each packet after it.
+        A packet that arrived takes its place even if the queue was full, so that one deviation is not counted again
+        with each packet after it.
         """
         way = self._ways[self._way[packet]]
         number = way.bottlenecks[part]
@@ -151,7 +151,7 @@ def replay_bottlenecks(executor: Executor, sources: TransitSources, through: Pla
 
     Args:
         executor: runs the task.
-        sources: of the transits.
+        sources: the sources of the transits.
         through: the packets (``TRANSITS``), due when they have left the access links of their sources.
         transits: the folder of all others, in buckets of destinations.
     """

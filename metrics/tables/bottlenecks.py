@@ -1,4 +1,4 @@
-"""Bottlenecks between nodes: which packets cross each, and what they met there."""
+"""Find which packets between nodes cross each bottleneck, and what they met there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ QUEUES: Final = schema_of("""
     wait_ms_max double
 """)
 """A bottleneck: its link in the graph of the underlay; the packets that met its full queue and did not arrive; how long
-packets waited in it (null: none passed)."""
+packets waited in it (null: no packet passed)."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Crossed:
     """The bottlenecks on the paths between nodes; false if there are none.
 
     Attributes:
-        bottlenecks: of the network.
+        bottlenecks: the bottlenecks of the network.
         hosts: the host of every node.
     """
 
@@ -34,14 +34,14 @@ class Crossed:
         return bool(self.bottlenecks)
 
     def stops(self, source: int, destination: int) -> tuple[Stop, ...]:
-        """Return the bottlenecks on the path between two nodes; none if one of them has no host."""
+        """Return the bottlenecks on the path between two nodes; none if one of the nodes has no host."""
         hosts = self.hosts
         return (
             self.bottlenecks.stops(hosts[source], hosts[destination]) if {source, destination} <= hosts.keys() else ()
         )
 
     def through(self, source: Ints, destination: Ints) -> Bools:
-        """Return which packets cross a bottleneck, (n,), by their nodes; -1 for none."""
+        """Return which packets cross a bottleneck, (n,), by their nodes; -1 stands for no node."""
         if not self:
             return np.zeros(len(source), np.bool_)
         pairs, pair = number_pairs(source, destination)
@@ -58,13 +58,13 @@ class Crossed:
         return counts
 
     def name(self, number: int) -> str:
-        """Return how people know a bottleneck."""
+        """Return the name of a bottleneck for people."""
         graph = self.bottlenecks.graph
         link = graph.links[self.bottlenecks.all[number].link]
         return f"link from {graph.routers[link.source].name} to {graph.routers[link.destination].name}"
 
 
 def number_pairs(source: Ints, destination: Ints) -> tuple[Ints, Ints]:
-    """Return the different pairs as (pairs, 2), and the number of each row's."""
+    """Return the different pairs as (pairs, 2), and the number of each row's pair."""
     pairs, pair = np.unique(np.stack([source, destination], axis=1), axis=0, return_inverse=True)
     return pairs.reshape(-1, 2), pair.reshape(-1)

@@ -1,12 +1,12 @@
-"""Rows that are needed together are staged together: each task then reads its own bucket, and no row that it drops.
+"""Stage rows together that are needed together: each task then reads only its own bucket.
 
-A *bucket* is a number from 0 to count - 1. Every task that stages rows writes a part per bucket; the task that makes a
-share of a table reads the parts of the bucket with the share's number. There are five kinds:
+A *bucket* is a number from 0 to count - 1. Every task that stages rows writes one part per bucket; the task that makes
+a share of a table reads the parts of the bucket with the share's number. There are five kinds of buckets:
 
-* frames, and what else is about connections, by the two addresses, so that all connections of two hosts are together;
-* what nodes did with copies likewise, by the addresses of the node and of its neighbour;
-* what is about messages by their number;
-* what is about nodes and their links by the node;
+* frames, and other rows about connections, by the two addresses, so that all connections of two hosts are together;
+* what nodes did with copies, by the addresses of the node and of its neighbour;
+* rows about messages, by the number of the message;
+* rows about nodes and their links, by the node;
 * delays inside hosts, and sums of bytes, by the second in which their frames were sent.
 """
 
@@ -33,7 +33,7 @@ _SCATTER: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def of_connections(conn: Column, count: int) -> Ints:
-    """The bucket of each connection, whichever of its ends opened it; 0 where it is null.
+    """Return the bucket of each connection, whichever of its ends opened it; 0 where it is null.
 
     Args:
         conn: connections as ``peer.trace`` names them.
@@ -49,13 +49,19 @@ def of_connections(conn: Column, count: int) -> Ints:
 
 
 def addresses_of(conn: str) -> tuple[str, str]:
-    """The addresses of a connection's ends."""
+    """Return the addresses of a connection's ends."""
     first, _, second = conn.partition("-")
     return first.rpartition(":")[0], second.rpartition(":")[0]
 
 
 def of_neighbours(rows: pa.Table, addresses: Mapping[int, str], count: int) -> Ints:
-    """The bucket of the connections of each row's ``node`` and ``peer``; 0 where one is null or has no address."""
+    """Return the bucket of the connections of each row's ``node`` and ``peer``; 0 if one is null or has no address.
+
+    Args:
+        rows: rows with ``node`` and ``peer``.
+        addresses: the address of each node.
+        count: how many buckets there are.
+    """
     pair, pairs = group_rows(rows, "node", "peer")
     ends = ([addresses.get(node) for node in pairs[name].to_pylist()] for name in ("node", "peer"))
     by_pair = [number_pair(one, other, count) if one and other else 0 for one, other in zip(*ends, strict=True)]
@@ -63,9 +69,9 @@ def of_neighbours(rows: pa.Table, addresses: Mapping[int, str], count: int) -> I
 
 
 def of_messages(message_id: Column, count: int) -> Ints:
-    """The bucket of each message; the same one wherever it is null.
+    """Return the bucket of each message; the same bucket for all nulls.
 
-    Numbers are scattered first: those of publishers with a message each differ in their upper 32 bits only.
+    Numbers are scattered first: messages of different publishers may differ only in their upper 32 bits.
     """
     scattered = numbers(message_id, -1).view(np.uint64) * _SCATTER >> np.uint64(32)
     found: Ints = (scattered % np.uint64(count)).astype(np.int64)
@@ -73,17 +79,29 @@ def of_messages(message_id: Column, count: int) -> Ints:
 
 
 def of_nodes(node: Column, count: int) -> Ints:
-    """The bucket of each node; the last one where it is null."""
+    """Return the bucket of each node; the last one where it is null."""
     return numbers(node, -1) % count
 
 
 def of_seconds(at_ns: Column, zero_ns: int, count: int) -> Ints:
-    """The bucket of each instant's second since zero."""
+    """Return the bucket of each instant's second since zero.
+
+    Args:
+        at_ns: the instants.
+        zero_ns: the instant from which seconds are counted.
+        count: how many buckets there are.
+    """
     return (numbers(at_ns) - zero_ns) // SECOND_NS % count
 
 
 def divide(rows: pa.Table, bucket: Ints, count: int) -> list[pa.Table]:
-    """The rows of each bucket, in their order."""
+    """Return the rows of each bucket, in their order.
+
+    Args:
+        rows: any rows.
+        bucket: (n,) the bucket of each row.
+        count: how many buckets there are.
+    """
     if count == 1:
         return [rows]
     order = np.argsort(bucket, kind="stable")
@@ -93,14 +111,14 @@ def divide(rows: pa.Table, bucket: Ints, count: int) -> list[pa.Table]:
 
 
 MOST_OPEN: Final = 64
-"""So many files of a table are open in a task at most; a bucket's rows beyond them become a file at once."""
+"""The most files of a table that a task keeps open; further rows of a bucket become a file at once."""
 
 MOST_WAITING: Final = 500_000
-"""So many rows wait for their row groups at most, in all buckets together."""
+"""The most rows that wait for their row groups, in all buckets together."""
 
 
 class _Parts:
-    """The parts of a task that are filled at the same time."""
+    """The parts that a task fills at the same time."""
 
     def __init__(self) -> None:
         self._parts: list[ParquetPart] = []
@@ -129,9 +147,9 @@ class BucketParts(_Parts):
     """The parts of a task, one or more per bucket (see ``ParquetPart``, which has the other arguments).
 
     Args:
-        folder: of the table.
+        folder: the folder of the table.
         part: the number of the task.
-        schema: of the rows.
+        schema: the schema of the rows.
         count: how many buckets there are.
         order: columns by which each row group is sorted.
         compression: how the columns are compressed.
@@ -158,19 +176,19 @@ class BucketParts(_Parts):
 _HOST: Final = "host"
 
 _HOSTS_OF_A_FILE: Final = 32
-"""A capture file of the data plane has so many hosts at most, whose parts a task fills at the same time."""
+"""The most hosts in a capture file of the data plane, whose parts a task fills at the same time."""
 
 
 class HostParts(_Parts):
-    """The parts of a task, one or more per host, in folders such as ``host=3``: a query on a host opens no others.
+    """The parts of a task, one or more per host, in folders such as ``host=3``: queries about a host open only these.
 
-    The files do not have the column ``host``: readers take it from the folder. A row group has the packets of a span
-    of time, so that its least and largest instants say whether a query needs it.
+    The files do not have the column ``host``: readers take it from the folder. A row group has the packets of a span of
+    time, so that its least and largest instants show whether a query needs it.
 
     Args:
-        folder: of the table.
+        folder: the folder of the table.
         part: the number of the task.
-        schema: of the rows, with ``host``.
+        schema: the schema of the rows, with ``host``.
     """
 
     def __init__(self, folder: Place, part: int, schema: pa.Schema) -> None:
@@ -197,17 +215,17 @@ class HostParts(_Parts):
 
 
 _NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive calls the folder of the rows without a value; Spark, Arrow and DuckDB know it."""
+"""The name in Hive for the folder of the rows without a value, which Spark, Arrow and DuckDB know."""
 
 
 def bucket_dataset(
     folder: Place, schema: pa.Schema | None, share: Share, form: ds.FileFormat | str = "parquet"
 ) -> ds.Dataset:
-    """The parts of a share's bucket; all parts where there is only one share.
+    """Return the parts of a share's bucket; all parts if there is only one share.
 
     Args:
-        folder: of parts that tasks wrote for as many buckets as there are shares, or each for its own share.
-        schema: of the rows; None = what the parts say, of which there is one at least.
+        folder: has parts that tasks wrote for as many buckets as there are shares, or each for its own share.
+        schema: the schema of the rows; None = the schema of the parts, of which there is at least one.
         share: the share.
         form: how the parts are read.
     """
@@ -223,13 +241,13 @@ def read_bucket(
     columns: list[str] | None = None,
     where: pc.Expression | None = None,
 ) -> pa.Table:
-    """The rows of a share's bucket (see ``bucket_dataset``).
+    """Return the rows of a share's bucket (see ``bucket_dataset``).
 
     Args:
-        folder: see there.
-        schema: see there.
-        share: see there.
-        columns: those that are read; None = all.
-        where: which rows; None = all.
+        folder: see ``bucket_dataset``.
+        schema: likewise.
+        share: likewise.
+        columns: the columns to read; None = all.
+        where: selects rows; None = all.
     """
     return bucket_dataset(folder, schema, share).to_table(columns=columns, filter=where)

@@ -1,4 +1,4 @@
-"""What the traces say of nodes that come and go: the frames that are lost with them, and what changes cost."""
+"""Find in the traces the frames that are lost with nodes that end, and the control frames per change of membership."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from peer.core.frames import Data
 from peer.trace import CRASHED, JOINED, LEFT
 
 SILENCE: Final = Limit(60.0, "s")
-"""How long after a silent crash the other side may send. Nothing tells it before its kernel breaks the connection:
-``TCP_USER_TIMEOUT`` (30 s) after its first byte without an answer, which may be sent up to ``TCP_KEEPIDLE`` (20 s)
-after the crash (``peer.runtime.link``)."""
+"""How long after a silent crash the other side may send. It learns of the crash only when its kernel breaks the
+connection: ``TCP_USER_TIMEOUT`` (30 s) after its first byte without an answer, which may be sent up to ``TCP_KEEPIDLE``
+(20 s) after the crash (``peer.runtime.link``)."""
 
 
 class Ending(NamedTuple):
@@ -33,12 +33,12 @@ class Ending(NamedTuple):
 
     node: int
     at_ns: int
-    crashed: bool  # what it has sent may be lost, too
-    silent: bool  # its host vanished: nothing tells the other sides
+    crashed: bool  # frames that it has sent may be lost, too
+    silent: bool  # its host vanished: no packet informs the other sides
 
 
 def silent_crashes(run: RunDir) -> frozenset[tuple[int, int]]:
-    """Return (node, number of its crashes before) of each scheduled silent crash; traces do not tell them apart."""
+    """Return (node, number of its earlier crashes) of each scheduled silent crash; traces do not distinguish them."""
     scheduled: Counter[int] = Counter()
     silent = set()
     for action in run.schedule():
@@ -69,20 +69,21 @@ def read_endings(events: Place, silent: frozenset[tuple[int, int]] = frozenset()
 
 
 def excuse_unread(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, endings: Sequence[Ending]) -> Bools:
-    """Which frames the end of a node explains that were sent and never read.
+    """Return which frames that were sent and never read are explained by the end of a node.
 
-    They were under way to it when it ended, or the sender could not know yet that it had; or they waited at a node that
-    crashed. The bound is a round trip and ``TOLD``, in which TCP repeats what was lost once. A frame that had to wait
-    for others of its stream counts from the last one of these that was read, and one that TCP repeated later from its
-    arrival. One that never arrived may have been under way for as long as TCP goes on to repeat it (``BREAK_NS``). A
-    node reads a stream in order, so its end explains no frame that lies before one that was read.
+    A frame is explained if it was under way to the node when the node ended, if the sender could not know yet that the
+    node had ended, or if the frame waited at a node that crashed. The bound is a round trip and ``TOLD``, in which TCP
+    repeats what was lost once. A frame that had to wait for other frames of its stream counts from the last of these
+    that was read, and a frame that TCP repeated later counts from its arrival. A frame that never arrived may have been
+    under way for as long as TCP goes on to repeat it (``BREAK_NS``). A node reads a stream in order, so its end does
+    not explain a frame that lies before one that was read.
 
     Args:
         unread: the frames.
-        moving_ns: for each of them the last instant at which its stream is known to have worked.
-        read_off: for each of them the largest offset on its stream of a frame that was read; -1 = none was.
-        trip_ns: for each of them the round trip that was asked for.
-        endings: those of all nodes.
+        moving_ns: for each frame, the last instant at which its stream is known to have worked.
+        read_off: for each frame, the largest offset on its stream of a frame that was read; -1 = no frame was.
+        trip_ns: for each frame, the round trip that was asked for.
+        endings: the endings of all nodes.
     """
     src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
     bound_ns, moving_ns = trip_ns + TOLD.ns, np.maximum(moving_ns, sent_ns)
@@ -102,9 +103,9 @@ def excuse_unread(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
 def build_churn_control(
     events: Place, sent: Tally[FrameCounts], span_ns: tuple[int, int], adversaries: frozenset[int]
 ) -> list[dict[str, Any]]:
-    """The ``churn_control`` table: frames other than data by kind, against the joins and leaves of the same span.
+    """Return the rows of ``churn_control``: frames other than data by kind, and the joins and leaves of the same span.
 
-    No rows where no node joined or left. A crash is a leave. What adversaries do counts neither here nor there.
+    There are no rows if no node joined or left. A crash is a leave. What adversaries do does not count.
 
     Args:
         events: ``traces.EVENTS`` as Parquet.

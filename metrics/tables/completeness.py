@@ -1,4 +1,4 @@
-"""Are all bytes and connections of the traces in the captures, and the other way round?"""
+"""Compare the bytes and connections of the traces with the bytes and connections of the captures."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -21,7 +21,7 @@ from metrics.tables.timespans import common_keys
 
 
 class Completeness(NamedTuple):
-    """What tasks say of all connections, as ``metrics.checks.evidence.Evidence`` has it."""
+    """What tasks find about all connections, as ``metrics.checks.evidence.Evidence`` has it."""
 
     coverage: Outcome
     connections: Matching
@@ -30,7 +30,7 @@ class Completeness(NamedTuple):
 def weigh_streams(
     executor: Executor, staging: Place, incomplete: Sequence[int], cut: pa.Table, buckets: int
 ) -> Completeness:
-    """Compare the connections of traces and captures, each bucket of them by a task.
+    """Compare the connections of traces and captures, one bucket of them per task.
 
     Args:
         executor: runs the tasks.
@@ -55,9 +55,9 @@ def _weigh_share(staging: Place, incomplete: Sequence[int], cut: pa.Table, share
 
 
 def cover_streams(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Outcome:
-    """Stream bytes by the logs against each vantage's, by connection, direction and vantage.
+    """Compare the stream bytes of the logs with the bytes at each vantage, by connection, direction and vantage.
 
-    Of a stream that ended early all bytes up to the first frame that was lost with it must have been seen.
+    If a stream ended early, all its bytes up to the first frame that was lost must have been seen.
 
     Args:
         streams: ``condensed.condense_streams``.
@@ -88,9 +88,9 @@ def cover_streams(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Outcome:
 
 
 def match_connections(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Matching:
-    """Connections by their frames in the traces against those with stream bytes in the captures.
+    """Compare the connections with frames in the traces with the connections with stream bytes in the captures.
 
-    One all of whose frames may be lost with a node need not be in the captures.
+    A connection need not be in the captures if all its frames may be lost with a node.
 
     Args:
         streams: see ``cover_streams``.
@@ -107,14 +107,14 @@ def match_connections(streams: pa.Table, conns: pa.Table, cut: pa.Table) -> Matc
 
 
 def _places(streams: pa.Table, conn: pa.ChunkedArray, side: str) -> pa.Array:
-    """Where each connection's stream of a side is; null where it is not."""
+    """Return where the stream of each connection's side is in ``streams``; null if it is not there."""
     rows = np.flatnonzero(says(streams["direction"], side))
     place = pc.index_in(conn, streams["conn"].take(pa.array(rows)).combine_chunks())
     return pa.array(rows).take(place.combine_chunks() if isinstance(place, pa.ChunkedArray) else place)
 
 
 def _stream_places(cut: pa.Table, streams: pa.Table) -> pa.Array:
-    """Where each stream is among those that ended early, of the first connections of their names; null if nowhere."""
+    """Return where each stream is among the streams that ended early, of first connections of a name, or null."""
     keys = common_keys(*([rows["conn"], rows["direction"]] for rows in (cut, streams)))
     there, wanted = (pa.array(key) for key in keys)
     return find([pc.if_else(pc.equal(cut["incarnation"], 0), there, pa.scalar(None, there.type))], [wanted])

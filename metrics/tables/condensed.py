@@ -1,6 +1,6 @@
-"""What later tables need of the hops, condensed while a share's rows are at hand.
+"""Condense what later tables need of the hops while a task has a share's rows in memory.
 
-That is a few rows a stream, link or second, on which Spark's joins cost little.
+The result has a few rows per stream, link or second, so that joins cost little.
 """
 
 from collections.abc import Iterator
@@ -29,23 +29,24 @@ INSTANTS: Final = {"log": "log_send_ns", "tx": "tap_tx_ns", "rx": "tap_rx_ns", "
 
 _TRANSMITTED = ("message_id", "src_node", "dst_node", *INSTANTS.values(), "is_dup", "is_relay", "at_relay")
 TRANSMISSIONS: Final = pa.schema([*(HOPS.field(name) for name in _TRANSMITTED), ("d_tcp_ns", pa.int64())])
-"""What deliveries need of a copy of a message, and what is counted of copies; ``d_tcp_ns``: ``tcp_waits``."""
+"""What deliveries need of a copy of a message, and what is counted of copies. ``tcp_waits`` defines ``d_tcp_ns``."""
 
 HOST_DELAYS: Final = pa.schema([HOPS.field(name) for name in ("log_send_ns", "d_sndbuf_ns", "d_rcv_ns")])
 """How long a frame stayed inside the hosts."""
 
 
 def build_and_condense(sources: HopSources, spans: Place, zero_ns: int, share: Share) -> Iterator[Tables]:
-    """A share of ``hops``, and of ``streams``, ``carried`` and ``copies`` (see there).
+    """Make a share of ``hops``, and condense it into ``streams``, ``carried`` and ``copies``.
 
-    And ``TRANSMISSIONS`` in buckets of messages, ``HOST_DELAYS`` and ``classes`` (``overhead.frame_classes``) in
-    buckets of seconds, as many as there are shares.
+    See ``condense_streams``, ``condense_topics`` and ``condense_copies``. It also yields ``TRANSMISSIONS`` in buckets
+    of messages, and ``HOST_DELAYS`` and ``classes`` (``overhead.frame_classes``) in buckets of seconds, in as many
+    buckets as there are shares.
 
     Args:
-        sources: see there.
+        sources: what hops are made of.
         spans: ``metrics.pcap.schemas.SPANS``, in buckets of connections.
-        zero_ns: where seconds are counted from.
-        share: of the connections.
+        zero_ns: the instant from which seconds are counted.
+        share: a share of the connections.
 
     Yields:
         The tables of each of ``hops.plan_pieces``.
@@ -85,7 +86,7 @@ def _condense_piece(
 
 
 def condense_streams(hops: pa.Table) -> pa.Table:
-    """Of one direction of a connection: its nodes, its ``Hello`` and ``Bye``, its frames at the sender's tap, its last.
+    """Condense each direction of a connection: nodes, ``Hello`` and ``Bye``, frames at the sender's tap, last frame.
 
     Columns: conn, incarnation, direction, src_node, dst_node, n_frames, last_send_ns, last_recv_ns, last_seen_ns,
     first_send_ns (after ``Hello``), logged_bytes, end_bytes (where the last frame that was sent ends), and hello_* and
@@ -109,7 +110,7 @@ def condense_streams(hops: pa.Table) -> pa.Table:
 
 
 def condense_topics(copies: pa.Table) -> pa.Table:
-    """Which topics a connection carried from which node to which: conn, src_node, dst_node, topic."""
+    """Return the topics that each connection carried from one node to the other: conn, src_node, dst_node, topic."""
     lists = copies["topics"].combine_chunks()
     parents = copies.select(["conn", "src_node", "dst_node"]).take(pc.list_parent_indices(lists))
     carried = parents.append_column("topic", pc.list_flatten(lists))
@@ -117,7 +118,7 @@ def condense_topics(copies: pa.Table) -> pa.Table:
 
 
 def condense_copies(copies: pa.Table) -> pa.Table:
-    """Of the copies with the same topics on a connection the first and the last one that arrived.
+    """Return the first and the last copy that arrived of the copies with the same topics on a connection.
 
     Columns: conn, incarnation, src_node, dst_node, topics, log_send_ns, tap_rx_ns, log_recv_ns.
     """
@@ -126,16 +127,17 @@ def condense_copies(copies: pa.Table) -> pa.Table:
     named = copies.select(["conn", "incarnation", "src_node", "dst_node"]).append_column("topics", topics)
     group, names = group_rows(named, *named.column_names)
     first, last = np.empty((2, len(names)), np.int64)
-    last[group[order]] = order  # of several assignments the last stays
+    last[group[order]] = order  # the last of several assignments remains
     first[group[order[::-1]]] = order[::-1]
     chosen = copies.take(pa.array(np.unique(np.concatenate((first, last)))))
     return chosen.select([*named.column_names, "log_send_ns", "tap_rx_ns", "log_recv_ns"])
 
 
 def describe_bytes(left: pa.Table) -> pa.Table:
-    """How the bytes of frames that left their host divide: conn, direction, off, kind, node, payload, ``len_bytes``.
+    """Return how the bytes of each frame that left its host divide, as a table.
 
-    ``useful``: whether it was the first copy at a node that wanted it. The argument is from ``add_payload_bytes``.
+    Columns: conn, direction, off, kind, node, payload, ``len_bytes``, and ``useful``: whether the frame was the first
+    copy at a node that wanted it. ``left`` comes from ``add_payload_bytes``.
     """
     first = pc.and_(pc.invert(left["is_dup"]), pc.invert(left["is_relay"]))
     columns = {name: left[name] for name in ("conn", "direction", "off", "kind", "len_bytes", "payload")}
@@ -144,7 +146,7 @@ def describe_bytes(left: pa.Table) -> pa.Table:
 
 
 def condense_bytes(left: pa.Table, zero_ns: int) -> pa.Table:
-    """Stream bytes by sender, second, kind and use.
+    """Sum stream bytes by sender, second, kind and use.
 
     Columns: node, kind, useful, second_ns, frames, framing_bytes, body_bytes.
     """
@@ -161,10 +163,11 @@ def condense_bytes(left: pa.Table, zero_ns: int) -> pa.Table:
 
 
 def add_payload_bytes(left: pa.Table, known: pa.Table) -> pa.Table:
-    """Frames with one more column, ``payload``: the bytes of a data frame's payload, 0 of other frames.
+    """Add a column ``payload`` to frames: the bytes of a data frame's payload, 0 for other frames.
 
-    It is what was published. What a protocol adds to a copy of it (``Data.routing``) is framing. Of a message that
-    nobody published, it is all that is left of the frame after header, topics and msgpack's array and length marks.
+    The payload is what was published. What a protocol adds to a copy of it (``Data.routing``) is framing. If nobody
+    published the message, the payload is the rest of the frame after header, topics and msgpack's array and length
+    marks.
 
     Args:
         left: rows of ``hops``.
@@ -176,7 +179,7 @@ def add_payload_bytes(left: pa.Table, known: pa.Table) -> pa.Table:
 
 
 def _room_bytes(left: pa.Table) -> Ints:
-    """The most bytes that a data frame's payload can have; 0 of other frames."""
+    """Return the most bytes that a data frame's payload can have; 0 for other frames."""
     topics = numbers(pc.list_value_length(left["topics"]), 1)
     body = numbers(left["len_bytes"]) - HEADER_BYTES - 4 * topics - 1
     marks = np.select([body < 2 + 256, body < 3 + 65536], [2, 3], 5)

@@ -1,4 +1,4 @@
-"""The ``conns`` table: one row per TCP connection or UDP flow, each direction's figures from its own sender's end."""
+"""The ``conns`` table: one row per TCP connection or UDP flow; each direction's figures come from its sender's end."""
 
 from typing import Final
 
@@ -20,7 +20,7 @@ _RESP: Final = ("resp_bytes", "resp_pkts", "resp_ip_bytes", "resp_retx_bytes")
 def build_conns(
     staged: pa.Table, nodes: pa.Table, streams: pa.Table, carried: pa.Table, interests: pa.Table
 ) -> pa.Table:
-    """The ``conns`` table.
+    """Return the rows of the ``conns`` table.
 
     Args:
         staged: two rows per connection (one where only one end was captured), ``metrics.pcap.schemas.CONNS``.
@@ -35,8 +35,8 @@ def build_conns(
     columns: dict[str, Column] = {"uid": found["uid"], "ts_ns": begun}
     columns["duration_ns"] = pc.subtract(groups.most(pc.add(staged["ts_ns"], staged["duration_ns"])), begun)
     columns["missed_bytes"] = groups.total(staged["missed_bytes"], np.ones(len(staged), np.bool_))
-    columns |= {name: _own_word(groups, staged[name], at_orig) for name in (*_IDENTITY, *_ORIG)}
-    columns |= {name: _own_word(groups, staged[name], ~at_orig) for name in _RESP}
+    columns |= {name: _own_value(groups, staged[name], at_orig) for name in (*_IDENTITY, *_ORIG)}
+    columns |= {name: _own_value(groups, staged[name], ~at_orig) for name in _RESP}
     for side in ("orig", "resp"):
         columns[f"{side}_node"] = nodes["node"].take(pc.index_in(columns[f"id_{side}_h"], nodes["ip"].combine_chunks()))
     content = count_content(streams, carried, interests)
@@ -46,8 +46,8 @@ def build_conns(
     return conform(columns, CONNS)
 
 
-def _own_word(groups: Groups, values: Column, own: Bools) -> pa.Array:
-    """Each group's greatest value among some rows; of all its rows where these have none."""
+def _own_value(groups: Groups, values: Column, own: Bools) -> pa.Array:
+    """Return each group's greatest value among its own rows; among all its rows if the own ones have no value."""
     whole = values.combine_chunks().dictionary_encode()
     order = pc.array_sort_indices(whole.dictionary).to_numpy()
     rank = np.empty(len(order), np.int64)
@@ -57,9 +57,14 @@ def _own_word(groups: Groups, values: Column, own: Bools) -> pa.Array:
 
 
 def count_content(streams: pa.Table, carried: pa.Table, interests: pa.Table) -> pa.Table:
-    """What was seen on each connection: frames, topics of its data, and logical links (both ends subscribe).
+    """Count what each connection carried: frames, topics of its data, and logical links (both ends subscribe).
 
     Columns: conn, n_frames, n_topics, n_logical_links; connections without a frame are left out.
+
+    Args:
+        streams: ``condensed.condense_streams``.
+        carried: ``condensed.condense_topics``.
+        interests: node, topic of every subscription.
     """
     streams = streams.filter(pc.greater(streams["n_frames"], 0))
     conn, found = group_rows(streams, "conn")

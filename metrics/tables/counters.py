@@ -1,7 +1,7 @@
-"""The counters that Prometheus scraped from the peers, against the events in the peers' traces.
+"""Compare the counters that Prometheus scraped from the peers with the events in the peers' traces.
 
-A scrape takes up to an interval, and its sample has the instant at which it began. So a counter is compared with the
-numbers of events an interval before that instant and an interval after it.
+A scrape takes up to one interval, and its sample has the instant at which it began. So a counter is compared with the
+numbers of events one interval before that instant and one interval after it.
 """
 
 from collections.abc import Collection, Mapping
@@ -32,26 +32,26 @@ COUNTED: Final = {
     "duplicate": "trellis_duplicates_total",
     "relay": "trellis_relays_total",
 }
-"""The counters of peers, by the event that each counts. A crash ends the process, so they begin at 0 again."""
+"""The counters of peers, by the event that each counts. A crash ends the process, so they begin at 0 after it."""
 
 _EVENTS: Final = pa.array(COUNTED)
 _NEEDS: Final = {"duplicate": DUPLICATE, "relay": RELAY}
-"""The events that not all programs report."""
+"""Events that not all programs report."""
 
 _COLUMNS: Final = ["event", "node", "ts_ns"]
 _NEVER: Final = np.iinfo(np.int64).min
 
 
 class Bracket(NamedTuple):
-    """A counter's events."""
+    """The events that a counter counts."""
 
     events: int
-    before: int  # those up to an interval before the scrape
-    until: int  # those up to an interval after it
+    before: int  # events up to one interval before the scrape
+    until: int  # events up to one interval after it
 
 
 class Scrape(NamedTuple):
-    """A counter's last sample."""
+    """The last sample of a counter."""
 
     at_ns: int
     value: int
@@ -62,7 +62,7 @@ class CounterSources(NamedTuple):
 
     told: Place  # ``TOLD``, in buckets
     further: Place  # ``FURTHER``, likewise
-    at_ns: Ints  # of each counter, ``_EVENTS`` per node; ``_NEVER`` = it is not compared
+    at_ns: Ints  # when each counter was scraped, ``_EVENTS`` per node; ``_NEVER`` = not compared
     interval_ns: int
 
 
@@ -129,11 +129,11 @@ def count_events(sources: CounterSources, share: Share) -> Tally[Bracket]:
 
 
 def judge_counters(scrapes: Mapping[int, Scrape], counted: Mapping[int, Bracket], counters: int) -> Counters:
-    """Compare each counter with its events.
+    """Compare each counter with the number of its events.
 
     Args:
         scrapes: the last sample of each counter.
-        counted: the events of each; absent = none.
+        counted: the events of each counter; absent = none.
         counters: how many there should be.
     """
     off = {}
@@ -159,5 +159,5 @@ def _describe(counter: int, scrape: Scrape, bracket: Bracket | None) -> str:
 
 
 def _number(node: Column, event: Column) -> Ints:
-    """The numbers of counters."""
+    """Return the numbers of counters."""
     return numbers(node) * len(_EVENTS) + numbers(event)

@@ -1,4 +1,4 @@
-"""Messages, and every (message, subscriber) pair that ought to have been a delivery."""
+"""The tables of messages, and of all (message, subscriber) pairs for which a delivery is expected."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -32,29 +32,29 @@ _SHARES_PERCENT: Final = (50, 90, 99, 100)
 
 @dataclass(frozen=True)
 class DeliverySources:
-    """What deliveries are made of, as Parquet."""
+    """What deliveries are made of, as Parquet files."""
 
     told: Place  # ``traces.TOLD``, in buckets
     transmissions: Place  # ``condensed.TRANSMISSIONS``, in buckets
     interests: Place  # ``interests.INTERESTS``
-    published: Place  # ``published.build_published``, a part per share
+    published: Place  # ``published.build_published``, one part per share
     earliest: Place  # ``earliest.EARLIEST``, in buckets
     pairs: Place  # what was asked of every directed pair, for ``find_asked``: delay_ms
     incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
-    captured: bool  # whether captures say what reached a host
+    captured: bool  # whether captures show what reached a host
     missing: Missing  # what the peers do not report
 
 
 def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]:
-    """The rows of the ``deliveries`` and ``messages`` tables for a share of the messages.
+    """Make the rows of the ``deliveries`` and ``messages`` tables for a share of the messages.
 
-    Of ``deliveries``, a row per message and node other than its publisher that the message was for when it was
-    published, and that had joined ``workload.settle_s`` before. A message with an expression was for the nodes that
-    satisfied it, any other one for the subscribers of its topics. The delay is taken twice: from the logs, and from the
-    captures alone. Of ``messages``, how far each came, and what it cost.
+    ``deliveries`` has one row per message and node other than its publisher, if the message was for the node when it
+    was published, and the node had joined ``workload.settle_s`` before. A message with an expression is for the nodes
+    that satisfy it. Any other message is for the subscribers of its topics. The delay is measured twice: by the logs,
+    and by the captures alone. ``messages`` says how far each message came, and what it cost.
 
     Yields:
-        The tables of some messages with at most ``PIECE_ROWS`` events, copies and subscribers, or of one message.
+        The tables of messages with at most ``PIECE_ROWS`` events, copies and subscribers together, or of one message.
     """
     messages, interests = read_bucket(sources.published, PUBLISHED, share), read_parquet(sources.interests)
     staged = ((sources.told, TOLD), (sources.transmissions, TRANSMISSIONS), (sources.earliest, EARLIEST))
@@ -67,7 +67,7 @@ def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]
 
 
 def _plan_pieces(messages: pa.Table, interests: pa.Table, rows: int) -> list[pa.Table]:
-    """Messages in pieces, by their subscriptions and by the rows of all of them together."""
+    """Divide messages into pieces, by their subscriptions and by the rows of all of them together."""
     topics = messages["topics"].combine_chunks()
     topic, wanted = numbers(pc.list_flatten(topics)), np.sort(numbers(interests["topic"]))
     subscribed = np.searchsorted(wanted, topic, "right") - np.searchsorted(wanted, topic, "left")
@@ -92,28 +92,29 @@ def _build_piece(
     copies: pa.Table,
     bounds: pa.Table,
 ) -> dict[str, Rows]:
-    row, node, topic = _expected(messages, interests)
+    row, node, topic = _find_expected(messages, interests)
     asked = messages.take(pa.array(row))
     key = [asked["message_id"], pa.array(node)]
     columns = {name: asked[name] for name in ("message_id", "publisher", "publish_ns")}
     columns |= {"node": key[1], "topic": pa.array(topic)}
-    columns |= _handed_on(told, key)
-    columns |= _arrived(copies, key)
+    columns |= _time_deliveries(told, key)
+    columns |= _count_arrivals(copies, key)
     columns["earliest_ns"] = bounds["earliest_ns"].take(find([bounds["message_id"], bounds["node"]], key))
-    columns["known"] = _known(sources, columns, copies, key)
+    columns["known"] = _is_known(sources, columns, copies, key)
     columns["direct_delay_ms"] = find_asked(sources.pairs, "delay_ms", asked["publisher"], key[1], asked["publish_ns"])
-    columns |= _delays(columns, _left(copies, messages).take(pa.array(row)))
+    columns |= _delays(columns, _time_departures(copies, messages).take(pa.array(row)))
     deliveries = conform(columns, DELIVERIES)
     spread = {name: messages[name] for name in messages.column_names}
-    spread |= _spread(deliveries, messages) | _cost(copies, messages)
+    spread |= _count_reach(deliveries, messages) | _count_transmissions(copies, messages)
     tables = {"deliveries": deliveries, "messages": conform(spread, MESSAGES)}
     return {name: hide_columns(table, sources.missing) for name, table in tables.items()}
 
 
-def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """Whom each message was for: its row, the node, and the least of the message's topics that the node subscribed to.
+def _find_expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Find the nodes that each message was for: the message's row, the node, and the topic to which it subscribed.
 
-    Nodes that satisfy the expression of a message subscribe to at least one of its topics.
+    If a node subscribed to several topics of the message, the least counts. A node that satisfies a message's
+    expression subscribes to at least one of its topics.
     """
     topics = messages["topics"].combine_chunks()
     row, topic = numbers(pc.list_parent_indices(topics)), numbers(pc.list_flatten(topics))
@@ -128,7 +129,7 @@ def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints
     node = numbers(interests["node"])[interest]
     asked = (due_ns <= at_ns) & (at_ns < to_ns) & (node != numbers(messages["publisher"], -1)[row])
     row, node, topic = row[asked], node[asked], topic[asked]
-    asked = _satisfied(messages, interests, row, node)
+    asked = _satisfies(messages, interests, row, node)
     row, node, topic = row[asked], node[asked], topic[asked]
     pair, count = factorise(row, node)
     one = np.empty(count, np.int64)
@@ -136,10 +137,10 @@ def _expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints, Ints
     return row[one], node[one], numbers(Groups(pair, count).least(pa.array(topic)))
 
 
-def _satisfied(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -> Bools:
-    """For each pair of a message's row and a node whether the node satisfies the message's expression, if any.
+def _satisfies(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -> Bools:
+    """Return for each pair of a message's row and a node whether the node satisfies the message's expression, if any.
 
-    Rows are in rising order.
+    The rows are in rising order.
     """
     subscribers, satisfied = Subscribers(interests, "due_ns"), np.ones(len(row), np.bool_)
     at_ns = numbers(pc.coalesce(messages["publish_ns"], messages["scheduled_ns"]), -1).tolist()
@@ -151,10 +152,10 @@ def _satisfied(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -
     return satisfied
 
 
-def _handed_on(told: pa.Table, key: list[Column]) -> dict[str, Column]:
-    """When each node handed each message to its application first, after how many hops, and how often again.
+def _time_deliveries(told: pa.Table, key: list[Column]) -> dict[str, Column]:
+    """Return when each node first handed each message to its application, after how many hops, and how often again.
 
-    A program of others may not know from which neighbour a message came: its ``deliver`` counts without ``peer``.
+    Another program may not know from which neighbour a message came: its ``deliver`` counts without ``peer``.
     """
     rows = told.filter(pc.field("event") == "deliver").sort_by([("ts_ns", "ascending")])
     first = rows.take(find([rows["message_id"], rows["node"]], key))
@@ -164,8 +165,8 @@ def _handed_on(told: pa.Table, key: list[Column]) -> dict[str, Column]:
     return {"delivered_ns": first["ts_ns"], "hops": first["hops"], "repeats": pa.array(np.maximum(times - 1, 0))}
 
 
-def _arrived(copies: pa.Table, key: list[Column]) -> dict[str, Column]:
-    """How many copies each node read, and when the first of them was at its tap."""
+def _count_arrivals(copies: pa.Table, key: list[Column]) -> dict[str, Column]:
+    """Return how many copies each node read, and when the first of them was at its tap."""
     none = len(key[0])
     place = numbers(find(key, [copies["message_id"], copies["dst_node"]]), none)
     groups = Groups(place, none + 1)
@@ -173,10 +174,10 @@ def _arrived(copies: pa.Table, key: list[Column]) -> dict[str, Column]:
     return {"copies": pa.array(count), "wire_recv_ns": groups.least(copies["tap_rx_ns"])[:none]}
 
 
-def _known(sources: DeliverySources, columns: dict[str, Column], copies: pa.Table, key: list[Column]) -> Column:
-    """Whether it is known if each delivery was made: by the node's trace, or since no copy reached its host.
+def _is_known(sources: DeliverySources, columns: dict[str, Column], copies: pa.Table, key: list[Column]) -> Column:
+    """Return whether each delivery is known to be made or not, by the node's trace or because no copy came to its host.
 
-    Without captures, what was sent to the node may have reached it.
+    Without captures, any frame sent to the node may have reached it.
     """
     sent_to = valid(find([copies["message_id"], copies["dst_node"]], key))
     came = valid(columns["wire_recv_ns"]) if sources.captured else sent_to
@@ -184,8 +185,8 @@ def _known(sources: DeliverySources, columns: dict[str, Column], copies: pa.Tabl
     return pa.array(~(silent & came))
 
 
-def _left(copies: pa.Table, messages: pa.Table) -> pa.Array:
-    """When the first copy of each message left its publisher's tap."""
+def _time_departures(copies: pa.Table, messages: pa.Table) -> pa.Array:
+    """Return when the first copy of each message left its publisher's tap."""
     key = [messages["message_id"], messages["publisher"]]
     place = numbers(find(key, [copies["message_id"], copies["src_node"]]), len(messages))
     return Groups(place, len(messages) + 1).least(copies["tap_tx_ns"])[: len(messages)]
@@ -208,8 +209,8 @@ def _milliseconds(since_ns: Column, to_ns: Column) -> Column:
     return pc.divide(pc.subtract(to_ns, since_ns).cast(pa.float64()), 1e6)
 
 
-def _spread(deliveries: pa.Table, messages: pa.Table) -> dict[str, Column]:
-    """How many each message was for, how many it came to, and when it had come to a share of them."""
+def _count_reach(deliveries: pa.Table, messages: pa.Table) -> dict[str, Column]:
+    """Count the nodes each message was for and the nodes it reached, and find when it had reached a share of them."""
     message = numbers(find([messages["message_id"]], [deliveries["message_id"]]))
     expected = np.bincount(message, minlength=len(messages))
     latency_ms = deliveries["latency_ms"].to_numpy()
@@ -228,8 +229,8 @@ def _spread(deliveries: pa.Table, messages: pa.Table) -> dict[str, Column]:
     return columns
 
 
-def _cost(copies: pa.Table, messages: pa.Table) -> dict[str, Column]:
-    """How often each message was sent, to how many nodes, and how many more times than that."""
+def _count_transmissions(copies: pa.Table, messages: pa.Table) -> dict[str, Column]:
+    """Count how often each message was sent, to how many nodes, and how many more times than that."""
     message = numbers(find([messages["message_id"]], [copies["message_id"]]), len(messages))
     sent = np.bincount(message, minlength=len(messages) + 1)[:-1]
     read = valid(copies["log_recv_ns"], copies["dst_node"])

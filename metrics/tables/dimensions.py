@@ -1,4 +1,4 @@
-"""The tables that others are joined with: ``nodes``, ``subscriptions`` and ``instances``."""
+"""The tables with which others are joined: ``nodes``, ``subscriptions`` and ``instances``."""
 
 from collections.abc import Mapping, Sequence
 
@@ -15,11 +15,11 @@ from topologies.model import Host
 def build_nodes(
     placement: Sequence[Placement], hosts: Sequence[Host], starters: pa.Table, behaviours: Mapping[int, str]
 ) -> pa.Table:
-    """The table ``nodes``: a row per node, in order.
+    """Return the table ``nodes``: one row per node, in order.
 
     Args:
-        placement: of every node.
-        hosts: of the underlay, by number.
+        placement: the placement of every node.
+        hosts: the hosts of the underlay, by number.
         starters: ``interests.STARTERS``.
         behaviours: the kind of behaviour of each node that misbehaves (``metrics.adversaries.read_behaviours``).
     """
@@ -47,10 +47,10 @@ def build_nodes(
 
 
 def build_subscriptions(interests: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
-    """The table ``subscriptions``, in order of node, topic and time.
+    """Return the table ``subscriptions``, in order of node, topic and time.
 
     Args:
-        interests: of some nodes, ``interests.INTERESTS``.
+        interests: the interests of some nodes, ``interests.INTERESTS``.
         start_ns: when the peers start.
         end_ns: the end of the run.
     """
@@ -61,10 +61,10 @@ def build_subscriptions(interests: pa.Table, start_ns: int, end_ns: int) -> pa.T
 
 
 def build_instances(uptimes: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
-    """The table ``instances``, in order of node and time.
+    """Return the table ``instances``, in order of node and time.
 
     Args:
-        uptimes: of some nodes, ``interests.UPTIMES``.
+        uptimes: the uptimes of some nodes, ``interests.UPTIMES``.
         start_ns: when the peers start.
         end_ns: the end of the run.
     """
@@ -76,7 +76,7 @@ def build_instances(uptimes: pa.Table, start_ns: int, end_ns: int) -> pa.Table:
 
 
 def _within(rows: pa.Table, start_ns: int, end_ns: int) -> dict[str, pa.Array]:
-    """Intervals cut at the run's ends, and whether they lasted until its end."""
+    """Cut intervals at the run's ends, and return whether they lasted until its end."""
     since, until = numbers(rows["from_ns"]), numbers(rows["to_ns"])
     return {
         "from_ns": pa.array(np.maximum(since, start_ns)),

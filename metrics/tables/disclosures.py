@@ -1,4 +1,4 @@
-"""The ``disclosures`` table: how much of what others subscribe to each asker has concluded."""
+"""The ``disclosures`` table: how many subscriptions of other nodes each adversary that asks has found out."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from metrics.tables.traces import EVENTS
 def build_disclosures(
     events: Place, interests: Place, askers: frozenset[int], adversaries: frozenset[int]
 ) -> list[dict[str, Any]]:
-    """The table's rows, one for each asker.
+    """Return the table's rows, one for each adversary that asks.
 
     Args:
         events: ``traces.EVENTS`` as Parquet.

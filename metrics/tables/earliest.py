@@ -1,10 +1,10 @@
-"""The earliest instant at which packets could have brought a message to a node, whatever the packets hold.
+"""Find the earliest instant at which packets could have brought a message to a node, whatever the packets contain.
 
 A chain of packets brings a message from its publisher to a node if each packet has payload and left its host after the
-one before had arrived there. The earliest end of such a chain is a lower bound of every delivery, also of a program
-whose frames nobody knows. The payload that arrived bounds what a node can have delivered in another way.
+packet before it had arrived there. The earliest end of such a chain is a lower bound of every delivery, also for a
+program whose frames are not known. The payload that arrived gives a second bound of what a node can have delivered.
 
-The instants are those of the taps: a packet leaves after its sender wrote it, and arrives before its receiver reads it.
+The instants are read at the taps: a packet leaves after its sender wrote it, and arrives before its receiver reads it.
 A message counts from the instant at which it was due, since a program reports a publication after the fact.
 """
 
@@ -34,13 +34,13 @@ from metrics.tables.traces import TOLD
 from metrics.tables.transits import TRANSITS
 
 EARLIEST: Final = schema_of("message_id bigint, node int, earliest_ns bigint")
-"""A delivery, and the earliest instant at which it could have been made; null if no chain of packets led there."""
+"""A delivery, and the earliest instant at which it could have been made; null if no chain of packets led to it."""
 
 MOST_PACKETS: Final = 1_000_000
-"""Of peers whose frames are known, the bound is not found if there are more packets, since each takes about 5 us."""
+"""If there are more packets, peers whose frames are known get no bound, since each packet takes about 5 us."""
 
 MOST_STATES: Final = 20_000_000
-"""So many pairs of a message and a node are held at a time."""
+"""The number of (message, node) pairs that are in memory at a time."""
 
 NEVER: Final = 2**63 - 1
 _MS: Final = 1e6
@@ -48,17 +48,17 @@ _MS: Final = 1e6
 
 @dataclass(frozen=True)
 class EarliestSources:
-    """What is known of messages, deliveries and packets, as Parquet."""
+    """The sources, as Parquet files: what is known of messages, deliveries and packets."""
 
     published: Place  # ``PUBLISHED``
     told: Place  # ``TOLD``
     transits: Place  # ``TRANSITS``
-    nodes: int  # one more than the largest number of a node
+    nodes: int  # the largest number of a node, plus one
     buckets: int
 
 
 class Packets(NamedTuple):
-    """Packets with payload that arrived, in the order in which they left, (n,) each."""
+    """Packets with payload that arrived, in the order in which they left; arrays are (n,)."""
 
     src: Ints
     dst: Ints
@@ -68,7 +68,7 @@ class Packets(NamedTuple):
 
 
 class Messages(NamedTuple):
-    """Messages in the order in which they were due, (m,) each."""
+    """Messages in the order in which they were due; arrays are (m,)."""
 
     publisher: Ints
     due_ns: Ints
@@ -87,8 +87,8 @@ def find_earliest(executor: Executor, sources: EarliestSources, target: Place) -
     """Find the earliest instant of each delivery, and judge the deliveries by it.
 
     Args:
-        executor: runs the tasks, each of which has the messages of a span of time.
-        sources: see there.
+        executor: runs the tasks, one per span of time.
+        sources: what is known of messages, deliveries and packets.
         target: the folder of ``EARLIEST``, in buckets of messages.
     """
     target.mkdir()
@@ -99,7 +99,7 @@ def find_earliest(executor: Executor, sources: EarliestSources, target: Place) -
 
 
 def _plan_spans(sources: EarliestSources) -> list[tuple[int, int]]:
-    """Divide time so that a task holds a bounded number of packets and states."""
+    """Divide time so that each task holds a bounded number of packets and states."""
     due_ns = np.sort(_due_ns(open_dataset(sources.published, PUBLISHED).to_table(columns=_DUE)))
     packets = open_dataset(sources.transits, TRANSITS).count_rows()
     count = max(-(-packets // PIECE_ROWS), -(-len(due_ns) * sources.nodes // MOST_STATES), 1)
@@ -112,7 +112,7 @@ _DUE: Final = ["scheduled_ns", "publish_ns"]
 
 
 def _due_ns(messages: pa.Table) -> Ints:
-    """When each message was due; of one without schedule, when it was published; never if nobody knows."""
+    """Return when each message was due; without a schedule, when it was published; never if this is not known."""
     return numbers(pc.min_element_wise(*(messages[name] for name in _DUE)), NEVER)
 
 
@@ -155,9 +155,9 @@ def _find_in_span(
 
 
 def _first_deliveries(sources: EarliestSources, published: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """The row of the message, the node and the instant of the first delivery of each message to each other node.
+    """Find the first delivery of each message to each other node: the message's row, the node and the instant.
 
-    A trace may name any node; those beyond the plan are left out.
+    A trace may name any node. Nodes beyond the plan are left out.
     """
     where = (pc.field("event") == "deliver") & pc.field("message_id").isin(published["message_id"])
     told = open_dataset(sources.told, TOLD).to_table(columns=["message_id", "node", "ts_ns"], filter=where)
@@ -176,9 +176,10 @@ def _first_deliveries(sources: EarliestSources, published: pa.Table) -> tuple[In
 
 
 def _read_packets(transits: Place, due_ns: Ints, last_ns: Ints) -> Packets:
-    """The packets with payload that arrived between the first publication and the last delivery.
+    """Read the packets with payload that arrived between the first publication and the last delivery.
 
-    One of several packets with the same headers, of which some were lost, may have left at any time before it arrived.
+    If several packets have the same headers and some of them were lost, each may have left at any time before it
+    arrived.
     """
     within = pc.field("came_ns") >= int(due_ns.min(initial=NEVER))
     within &= pc.field("came_ns") <= int(last_ns.max(initial=-NEVER))
@@ -193,8 +194,13 @@ def _read_packets(transits: Place, due_ns: Ints, last_ns: Ints) -> Packets:
 def find_chains(packets: Packets, messages: Messages, nodes: int) -> Ints:
     """Find the earliest instant at which each message could be at each node, (nodes, messages); ``NEVER`` = at none.
 
-    Packets are taken in the order in which they left: all that arrived before one left were sent earlier. Of each
-    message, those up to its last delivery count.
+    Packets are taken in the order in which they left: all packets that arrived before one left were sent earlier. For
+    each message, packets up to its last delivery count.
+
+    Args:
+        packets: packets with payload that arrived.
+        messages: the messages.
+        nodes: the largest number of a node, plus one.
     """
     earliest_ns = np.full((nodes, len(messages.due_ns)), NEVER)
     earliest_ns[messages.publisher, np.arange(len(messages.due_ns))] = messages.due_ns
@@ -209,7 +215,7 @@ def find_chains(packets: Packets, messages: Messages, nodes: int) -> Ints:
 
 
 class Deliveries(NamedTuple):
-    """Deliveries of messages whose size is known, (n,) each."""
+    """Deliveries of messages whose size is known; arrays are (n,)."""
 
     node: Ints
     due_ns: Ints
@@ -220,8 +226,8 @@ class Deliveries(NamedTuple):
 def count_lacking(packets: Packets, deliveries: Deliveries) -> int:
     """Count the deliveries for which too little payload arrived at the node between publication and delivery.
 
-    Each byte counts for one message: the one that is delivered first of those that were published and lack bytes. That
-    serves as many as can be served.
+    Each byte counts for one message: of the messages that were published and lack bytes, the one that is delivered
+    first. This order serves as many messages as possible.
     """
     came = np.lexsort((packets.came_ns, packets.dst))
     due = np.lexsort((deliveries.due_ns, deliveries.node))
@@ -235,7 +241,7 @@ def count_lacking(packets: Packets, deliveries: Deliveries) -> int:
 
 
 def _by_node(node: Ints, rows: Ints, other: Ints, others: Ints) -> Iterator[tuple[Ints, Ints]]:
-    """The rows of each node, and those of the other kind."""
+    """Yield the rows of each node, and the rows of the other kind of the same node."""
     for each in np.unique(node).tolist():
         yield (
             rows[slice(*np.searchsorted(node, (each, each + 1)))],
@@ -244,7 +250,7 @@ def _by_node(node: Ints, rows: Ints, other: Ints, others: Ints) -> Iterator[tupl
 
 
 def _count_at_node(arrivals: Iterator[tuple[int, int]], wanted: list[tuple[int, int, int]]) -> int:
-    """Give the bytes of arrivals to messages.
+    """Give the bytes of arrivals to messages, and count the messages that lack bytes.
 
     Args:
         arrivals: when payload arrived, and how much, in order of time.

@@ -1,4 +1,4 @@
-"""The ``epochs`` table: what a protocol that learns its neighbours had learned by each of its epochs."""
+"""The ``epochs`` table: what a protocol that learns its neighbours has learned by the end of each epoch."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from metrics.tables.spans import measure_spans
 
 
 def epoch_ends(events: pa.Table, adversaries: frozenset[int]) -> list[dict[str, Any]]:
-    """Every epoch with its end (the median node's, ns), the honest nodes that ended it and their mean score, in order.
+    """Return every epoch with its end (of the median node, ns), the honest nodes that ended it and their mean score.
 
     Args:
         events: node, ts_ns, epoch and score of the ``epoch`` events.
@@ -40,10 +40,10 @@ def build_epochs(
     span_ns: tuple[int, int],
     folder: Place,
 ) -> list[dict[str, Any]]:
-    """The table's rows; none where no node learns.
+    """Return the table's rows; none if no node learns.
 
-    A message belongs to the epoch in which it was published. What follows the last epoch that ended is an epoch
-    without a score.
+    A message belongs to the epoch in which it was published. Messages after the last epoch that ended belong to an
+    epoch without a score.
 
     Args:
         executor: reads the parts of the table ``deliveries``.

@@ -1,4 +1,4 @@
-"""The few numbers over whole tables that the checks judge. Exact, and read here: planning a query costs more."""
+"""Find the few numbers over whole tables that the checks judge. They are exact, and read in this process."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -39,7 +39,7 @@ _BY_NODE = ("node_sends", "node_receives", "node_handlings")
 
 
 class Found(NamedTuple):
-    """What tasks say of large tables; None = the run has no captures."""
+    """What tasks find in large tables; None = the run has no captures."""
 
     messages: MessageEvidence
     hops: HopEvidence
@@ -66,10 +66,10 @@ def gather(
 
     Args:
         run: the run directory, with its tables.
-        states: ``logs.Logs.read``'s, by node.
+        states: the states of ``logs.Logs.read``, by node.
         incomplete: nodes whose trace is missing or cut off.
         staging: has the events, the streams and what was read of the captures.
-        found: what tasks say.
+        found: what the tasks found.
     """
     messages, hops = found.messages, found.hops
     busy, steal = read_load(run)
@@ -114,18 +114,18 @@ def gather(
 
 
 def is_opaque(run: RunDir, hops: HopEvidence) -> bool:
-    """Whether the peers are a program of which neither the traces nor the captures have a frame."""
+    """Return whether the peers are a program without any frame in traces or captures."""
     return has_program(run) and not hops.frame_sets.tested
 
 
 def has_program(run: RunDir) -> bool:
-    """Whether the peers are a program, whose frames may be known or not."""
+    """Return whether the peers are a program; its frames may be known or not."""
     peer: Mapping[str, Any] = run.experiment.get("peer", {})
     return peer.get("command") is not None
 
 
 def without_frames(evidence: parts.Evidence) -> parts.Evidence:
-    """The evidence of peers whose frames are not known: the parts about frames are absent by design."""
+    """Return the evidence for peers whose frames are not known: the parts about frames are absent by design."""
     reason = Absent("the program (peer.command) neither writes nor traces frames that Trellis knows")
     present = (name for name in _ABOUT_FRAMES if not isinstance(getattr(evidence, name), Absent))
     replaced: dict[str, Any] = dict.fromkeys(present, reason)
@@ -142,7 +142,7 @@ _ABOUT_FRAMES = (
 
 
 def _documents(run: RunDir) -> parts.Documents | Absent:
-    """Compare what was asked with the hashes in the manifest, which runs of earlier versions do not have."""
+    """Compare the documents with their hashes in the manifest, which runs of earlier versions do not have."""
     found = find_edited(run.path, run.manifest.hashes)
     if not found:
         return Absent("the manifest has no hashes of the documents")
@@ -150,7 +150,7 @@ def _documents(run: RunDir) -> parts.Documents | Absent:
 
 
 def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
-    """The parts that need captures."""
+    """Return the parts that need captures."""
     uncaptured = lacks_captures(run)
     if uncaptured is not None:
         names = ("frame_sets", "coverage", "connections", "captures", "delays", "bounds", "inside", "transits")
@@ -193,7 +193,7 @@ def _connected(run: RunDir, links: parts.Links | None) -> parts.Matching | Absen
 
 
 def lacks_captures(run: RunDir) -> Absent | None:
-    """Why a run has no captures; None if it has some."""
+    """Return why a run has no captures; None if it has some."""
     if run.captures:
         return None
     if run.manifest.uncaptured:
@@ -206,7 +206,7 @@ def lacks_captures(run: RunDir) -> Absent | None:
 
 
 def _unsampled(run: RunDir) -> Absent:
-    """Why a run compares no captures of hosts."""
+    """Return why a run compares no captures of hosts."""
     if not run.manifest.has_ability("certify"):
         return Absent(f"the {run.manifest.testbed} testbed emulates no network")
     return Absent("the experiment samples no hosts for a second capture")
@@ -251,7 +251,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
 
 
 def _lacks_lateness(run: RunDir) -> Absent | None:
-    """Why a run's data plane says nothing of its lateness; None if it does. Then its captures have to show it."""
+    """Return why a run's data plane does not report its lateness, which captures must show then; None if it does."""
     if not run.manifest.has_ability("opaque"):
         return None
     uncaptured = lacks_captures(run) is not None
@@ -307,13 +307,13 @@ def _clocks(run: RunDir, unresolved: parts.Outcome, measured: parts.MeasuredNetw
 
 
 def _between_addresses(run: RunDir, delays_ns: Mapping[tuple[int, int], int]) -> dict[tuple[str, str], float]:
-    """Delays between nodes, in ms by the addresses of the nodes."""
+    """Return delays between nodes, in ms by the addresses of the nodes."""
     addresses = {place.node: place.wan_ip for place in run.plan.placement}
     return {(addresses[src], addresses[dst]): delay_ns / 1e6 for (src, dst), delay_ns in delays_ns.items()}
 
 
 def pairs_in_time(run: RunDir) -> Bools:
-    """(n, n) the pairs of hosts with packets in the judged span, of which at most 1 % were late, and none was lost."""
+    """Return the pairs of hosts, (n, n), with packets in the judged span, at most 1 % of them late and none lost."""
     found: Bools = np.zeros((run.network.size, run.network.size), np.bool_)
     if run.captures:
         columns = ("src_node", "dst_node", "packets", "late", "lost", "asked_loss_ratio", "error_ms_mean")
@@ -328,19 +328,19 @@ def pairs_in_time(run: RunDir) -> Bools:
 
 
 def first_copies_may_wait(run: RunDir) -> bool:
-    """Whether publishers' first copies may wait for other nodes."""
+    """Return whether publishers' first copies may wait for other nodes."""
     return any(copies_may_wait(spec.dissemination) for spec in run.overlay)
 
 
 def processing_delays(run: RunDir) -> dict[int, int]:
-    """How long each node waits on purpose before it handles a frame, in ns; absent = not at all."""
+    """Return how long each node waits on purpose before it handles a frame, in ns; absent = no wait."""
     late_ms = {spec.node: spec.behaviour.delay_ms for spec in run.overlay if spec.behaviour is not None}
     asked_ns = {spec.node: spec.processing_ns + round(late_ms.get(spec.node, 0) * 1e6) for spec in run.overlay}
     return {node: delay_ns for node, delay_ns in asked_ns.items() if delay_ns}
 
 
 def copies_show_links(run: RunDir) -> bool:
-    """Whether a copy between two subscribers of its topic travels on a logical link alone, as the disseminations say.
+    """Return whether copies between two subscribers of a topic use logical links only, as the disseminations declare.
 
     Adversaries may do otherwise.
     """
@@ -366,7 +366,7 @@ def _captures(run: RunDir, interfaces: pa.Table) -> parts.Captures:
 
 
 def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...] | Absent]:
-    """Read the busy and stolen shares in the workload's seconds and those that its last messages need."""
+    """Read the busy and stolen shares of the processors, second by second, in the workload and the cool-down."""
     rows = read_columns(run, "fidelity", "at_ns", "cpu_busy_ratio", "steal_ratio")
     at_ns, working = numbers(rows["at_ns"]), np.zeros(len(rows), np.bool_)
     for phase in (run.phase("workload"), run.phase("cooldown")):
@@ -379,7 +379,7 @@ def read_load(run: RunDir) -> tuple[tuple[float, ...] | Absent, tuple[float, ...
 
 
 def _drops(events: Place, changes: PairChanges) -> dict[str, int]:
-    """Frames that peers dropped, by reason, but for those that a cut or a pause explains."""
+    """Count the frames that peers dropped, by reason, except drops that a cut or a pause explains."""
     columns = ["node", "peer", "ts_ns", "reason"]
     drops = open_dataset(events, EVENTS).to_table(columns=columns, filter=pc.field("event") == "drop")
     return count_drops(drops, changes)

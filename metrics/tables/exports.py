@@ -1,4 +1,4 @@
-"""The tables for other programs: labels in their files, views for DuckDB, and CSV."""
+"""Prepare the tables for other programs: labels in their files, views for DuckDB, and CSV."""
 
 import re
 from pathlib import Path
@@ -30,7 +30,7 @@ MEANINGS: Final = {
     "nodes": "a row per node",
     "subscriptions": "a row per time in which a node subscribed to a topic",
     "instances": "a row per time in which a node was up",
-    "groups": "a row per message with an expression: whom it was for, and whom it reached",
+    "groups": "a row per message with an expression: the nodes that it was for, and the nodes that it reached",
     "group_links": "a row per pair of nodes between which copies of messages with expressions went",
     "faults": "a row per fault and phase: what became of the messages before, during and after it",
     "underlay_links": "a row per link of the underlay's graph and direction: what crossed it",
@@ -40,7 +40,7 @@ MEANINGS: Final = {
     "epochs": "a row per epoch of a protocol that learns its neighbours",
     "messages": "a row per published message",
     "pairs": "a row per directed pair of nodes whose hosts exchanged packets",
-    "links": "a row per logical link, by the word of a node",
+    "links": "a row per logical link, as a node reports it",
     "wire_links": "a row per logical link, by the frames on the wire",
     "physical_links": "a row per connection and side",
     "sharing": "the sizes of each node's views at each second, by traces and by captures",
@@ -57,7 +57,7 @@ MEANINGS: Final = {
     "checks": "a row per invariant or limit",
     "packets": "a row per captured packet",
 }
-"""What each table has, in a few words; docs/tables.md has it in full."""
+"""A short description of each table; docs/tables.md has the full one."""
 
 
 def schema_of_table(name: str) -> pa.Schema:
@@ -66,9 +66,9 @@ def schema_of_table(name: str) -> pa.Schema:
 
 
 def write_views(run: RunDir) -> Place:
-    """Write a file that makes a view of each table in DuckDB, with what its rows and columns are.
+    """Write a file that makes a view of each table in DuckDB, with comments on its rows and columns.
 
-    Paths in it are relative to the tables' folder. Without parts a view has no rows.
+    Paths in the file are relative to the tables' folder. The view of a table without parts has no rows.
 
     Returns:
         The path of the file.
@@ -93,7 +93,7 @@ def write_views(run: RunDir) -> Place:
 
 
 def _view(folder: Place) -> list[str]:
-    """The statements that make a table's view."""
+    """Return the statements that make a table's view."""
     name, schema = folder.stem, label(schema_of_table(folder.stem))
     if parts := list_parts(folder):
         partitioned = parts[0].parent != folder
@@ -128,17 +128,17 @@ def _own(text: str) -> str:
 def _quoted(text: str) -> str:
     """Return a text of the run as an SQL expression.
 
-    It may come from anybody: all but letters, digits and what stands in plain names is written as bytes.
+    The text may come from anybody: all characters except letters, digits and those of plain names are written as bytes.
     """
     return f"'{text}'" if _PLAIN.fullmatch(text) else f"decode(unhex('{text.encode().hex()}'))"
 
 
 def write_csv(run: RunDir, folder: Path) -> list[Path]:
-    """Write every table of an analysed run as a CSV file with a header; lists are written with spaces between.
+    """Write every table of an analysed run as a CSV file with a header; lists are written with spaces between items.
 
     Args:
         run: the run.
-        folder: where ``<table>.csv`` are written; made if it is not there.
+        folder: the folder of the files ``<table>.csv``; made if it is not there.
 
     Returns:
         The files.

@@ -1,4 +1,4 @@
-"""The ``faults`` table: what became of the messages before, during and after each fault, and when it was as before."""
+"""The ``faults`` table: deliveries before, during and after each fault, and the time to recover from it."""
 
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -19,10 +19,10 @@ from topologies.timeline import Change
 PHASES: Final = ("before", "during", "after")
 
 STEP_NS: Final = 100_000_000
-"""How exactly the time to recover is known."""
+"""The resolution of the time to recover."""
 
 RECOVERED: Final = 0.99
-"""The share of deliveries that are in time again, from the recovery on."""
+"""The share of deliveries that must be in time, in the first step after a recovery and in all later ones."""
 
 
 class FaultSpan(NamedTuple):
@@ -47,7 +47,7 @@ def find_spans(changes: Sequence[Change], start_ns: int, end_ns: int) -> list[Fa
     """Return the faults in order of their entries.
 
     Args:
-        changes: of the network, on the run's clock.
+        changes: the changes of the network, on the run's clock.
         start_ns: begin of the publishing window.
         end_ns: its end.
     """
@@ -62,7 +62,7 @@ def find_spans(changes: Sequence[Change], start_ns: int, end_ns: int) -> list[Fa
 
 
 def _extent(changes: Sequence[Change], fault: int, end_ns: int) -> tuple[int, int]:
-    """Return the first instant of a fault, and the first one after it; at the latest the end of the window."""
+    """Return the first instant of a fault, and the first instant after it, which is at most the end of the window."""
     own = [change for change in changes if change.fault == fault]
     ends = [end_ns if change.to_ns is None else change.to_ns for change in own]
     from_ns = min(change.from_ns for change in own)
@@ -111,7 +111,7 @@ def _count_steps(span: FaultSpan, limit_ns: int, adversaries: frozenset[int], pa
 
 
 def _find_recovery(counts: Iterable[Ints]) -> float | None:
-    """Return how long (ms) after a fault the first step is from which on almost all deliveries are in time.
+    """Return how long (ms) after a fault the first step begins from which on almost all deliveries are in time.
 
     None = there is no such step with a delivery.
     """

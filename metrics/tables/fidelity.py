@@ -1,4 +1,4 @@
-"""The ``fidelity`` table: what the emulation did second by second, by data plane, machine and probes."""
+"""The ``fidelity`` table: the state of the emulation second by second, from data plane, machine and probes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
@@ -26,9 +26,9 @@ _PRESSURE = ("cpu_busy_ratio", "cpu_some_ratio", "steal_ratio")
 
 
 def build_fidelity(run: RunDir, delays: BySecond, lags_ms: Mapping[int, float]) -> list[dict[str, Any]]:
-    """The table's rows, one per second of the running stage in which anything was recorded.
+    """Return the table's rows, one per second of the running stage in which anything was recorded.
 
-    What the data plane counted adds up to its last line.
+    What the data plane counted in each second adds up to its last line.
 
     Args:
         run: the run.
@@ -51,7 +51,7 @@ def build_fidelity(run: RunDir, delays: BySecond, lags_ms: Mapping[int, float]) 
 
 
 def _plane(run: RunDir) -> BySecond:
-    """What the data plane counted, by the second in which it wrote its lines."""
+    """Return what the data plane counted, by the second in which it wrote its lines."""
     lines = run.lines(DATAPLANE_FILE)
     found = second_values(spans(lines), run.manifest.zero_ns)
     for name, last in last_counters(lines).items():
@@ -63,12 +63,12 @@ def _plane(run: RunDir) -> BySecond:
 
 
 def host_delays(folder: Place, zero_ns: int, share: Share) -> BySecond:
-    """How long frames stayed inside hosts, by the second in which they were sent.
+    """Return how long frames stayed inside hosts, by the second in which they were sent.
 
     Args:
         folder: ``condensed.HOST_DELAYS``, in buckets of seconds.
-        zero_ns: where the seconds are counted from.
-        share: of the seconds.
+        zero_ns: the instant from which the seconds are counted.
+        share: a share of the seconds.
     """
     columns = {"send_ms_p99": "d_sndbuf_ns", "receive_ms_p99": "d_rcv_ns"}
     rows = read_bucket(folder, HOST_DELAYS, share)
@@ -82,15 +82,15 @@ def host_delays(folder: Place, zero_ns: int, share: Share) -> BySecond:
 
 
 def _by_second(instants_ns: Ints, zero_ns: int) -> Iterator[tuple[int, Ints]]:
-    """Every second since zero with an instant in it, and which those are."""
+    """Yield every second since zero that has an instant, and the indices of its instants."""
     seconds = (instants_ns - zero_ns) // SECOND_NS
     order = np.argsort(seconds, kind="stable")
     named, first = np.unique(seconds[order], return_index=True)
-    return zip(named.tolist(), np.split(order, first[1:]), strict=False)  # nothing has no second, but splits into one
+    return zip(named.tolist(), np.split(order, first[1:]), strict=False)  # no instants: no second, but one part
 
 
 def _probes(run: RunDir) -> BySecond:
-    """Errors of the probes that returned, by the second in which they were sent."""
+    """Return errors of the probes that returned, by the second in which they were sent."""
     achieved = read_achieved(run.path)
     if achieved is None:
         return {}

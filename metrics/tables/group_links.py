@@ -1,4 +1,4 @@
-"""The ``group_links`` table: which links between nodes messages with expressions crossed, and for how many groups."""
+"""The ``group_links`` table: the links between nodes that messages with expressions crossed, with counts of groups."""
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ def build_group_links(published: Place, hops: Place, adversaries: frozenset[int]
     """Return a row per pair of nodes between which copies of messages with expressions went, in either direction.
 
     Args:
-        published: of ``deliveries.build_published``: message_id and expression.
-        hops: the ``hops`` table. Its copies that honest nodes handled count.
+        published: the table of ``published.build_published``: message_id and expression.
+        hops: the ``hops`` table. Copies that honest nodes handled count.
         adversaries: the nodes that misbehave.
         on_wire: whether the run has captures; without, the columns of the wire are null.
     """
@@ -56,7 +56,7 @@ def build_group_links(published: Place, hops: Place, adversaries: frozenset[int]
 
 
 def _count(link: Ints, count: int, expression: Ints, among: Bools, suffix: str) -> dict[str, Ints]:
-    """Of each link: its copies, and the different expressions of their messages."""
+    """Return for each link its copies, and the number of different expressions of their messages."""
     different = np.unique(np.stack([link[among], expression[among]]), axis=1)[0]
     return {
         f"copies{suffix}": np.bincount(link[among], minlength=count),

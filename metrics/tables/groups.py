@@ -1,4 +1,4 @@
-"""Which nodes messages with expressions are for, and the ``groups`` table: whom each of them reached, at which cost."""
+"""Find the nodes that messages with expressions are for, and make the table ``groups``: reach and cost."""
 
 from collections.abc import Iterator
 from functools import cache, partial
@@ -28,11 +28,11 @@ from peer.protocols.registry import PROTOCOLS
 
 
 class Subscribers:
-    """Who subscribes to which topics at an instant.
+    """The subscribers of topics at any instant.
 
     Args:
-        intervals: of ``interests.INTERESTS``: node, topic, to_ns, and ``since``.
-        since: the column with the instants from which they count.
+        intervals: the intervals of ``interests.INTERESTS``: node, topic, to_ns, and ``since``.
+        since: the column with the instants from which the intervals count.
     """
 
     def __init__(self, intervals: pa.Table, since: str) -> None:
@@ -42,32 +42,32 @@ class Subscribers:
         )
 
     def of_topic(self, topic: int, at_ns: int) -> Ints:
-        """The nodes that subscribe to a topic, in no order."""
+        """Return the nodes that subscribe to a topic, in no order."""
         first, last = np.searchsorted(self._topic, topic, "left"), np.searchsorted(self._topic, topic, "right")
         nodes: Ints = self._node[first:last][self._last(at_ns, slice(first, last))]
         return nodes
 
     def count_topics(self, nodes: int, at_ns: int) -> Ints:
-        """(nodes,) how many topics each node subscribes to."""
+        """Return how many topics each node subscribes to, (nodes,)."""
         return np.bincount(self._node[self._last(at_ns, slice(None))], minlength=nodes)
 
     def of_expression(self, expression: str, at_ns: int) -> dict[int, Bitset]:
-        """The subscribers of every topic in an expression."""
+        """Return the subscribers of every topic in an expression."""
         topics = {topic for term in terms_of_topics(expression) for topic in term}
         return {topic: bitset(self.of_topic(topic, at_ns).tolist()) for topic in topics}
 
     def satisfying(self, expression: str, at_ns: int) -> Bitset:
-        """The nodes that satisfy an expression."""
+        """Return the nodes that satisfy an expression."""
         return find_members(expression, self.of_expression(expression, at_ns))
 
     def _last(self, at_ns: int, some: slice) -> Bools:
-        """Which of some intervals contain an instant."""
+        """Return which of some intervals contain an instant."""
         inside: Bools = (self._since_ns[some] <= at_ns) & (at_ns < self._to_ns[some])
         return inside
 
 
 def predicted_rate(run: RunDir) -> Rate | None:
-    """What the protocol of a run predicts; None if it predicts nothing."""
+    """Return the rate of false positives that the protocol of a run predicts; None if it predicts none."""
     protocol = PROTOCOLS.get(run.experiment["protocol"])
     if protocol is None or protocol.false_positive_rate is None:
         return None
@@ -75,7 +75,7 @@ def predicted_rate(run: RunDir) -> Rate | None:
 
 
 class GroupSources(Struct, frozen=True):
-    """What the ``groups`` table is made of, as Parquet and as tables."""
+    """The sources of the ``groups`` table, as Parquet files and as tables."""
 
     published: Place  # ``deliveries.build_published``
     told: Place  # ``traces.TOLD``
@@ -86,7 +86,7 @@ class GroupSources(Struct, frozen=True):
 
 
 class _Receipts(Struct):
-    """What the traces and the hops say of one message's copies at honest nodes, the publisher's own left out."""
+    """The copies of one message at honest nodes other than the publisher, by the traces and the hops."""
 
     delivered: dict[int, int]  # node -> when
     relays: Bitset
@@ -95,11 +95,11 @@ class _Receipts(Struct):
 
 
 def build_groups(run: RunDir, sources: GroupSources, adversaries: frozenset[int], rate: Rate | None) -> pa.Table:
-    """The ``groups`` table: a row per message with an expression. Only honest nodes count.
+    """Return the ``groups`` table: one row per message with an expression. Only honest nodes count.
 
     Args:
         run: the run.
-        sources: see there.
+        sources: what the table is made of.
         adversaries: the nodes that misbehave.
         rate: predicts false positives; None = the protocol does not.
     """
@@ -130,7 +130,7 @@ def build_groups(run: RunDir, sources: GroupSources, adversaries: frozenset[int]
 
 
 def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[int]) -> Iterator[_Receipts]:
-    """What became of each message, in order."""
+    """Yield what became of each message, in order."""
     bad = pa.array(sorted(adversaries), pa.int64())
     said = pc.field("event") == "deliver"
     delivered = read_staged(sources.told, TOLD, ["node", "message_id", "ts_ns"], said)
@@ -161,14 +161,14 @@ def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[
 
 
 def _of_messages(rows: pa.Table, messages: pa.Table, node: str, left_out: pa.Array) -> pa.Table:
-    """The rows of some messages at some nodes, with the message's ``place``."""
+    """Return the rows of some messages at some nodes, with the message's ``place``."""
     place: Column = find([messages["message_id"]], [rows["message_id"]])
     chosen = pc.and_(pc.is_valid(place), pc.invert(pc.is_in(rows[node].cast(pa.int64()), left_out)))
     return rows.append_column("place", place).filter(chosen)
 
 
 def _count_topics(nodes: Bitset, subscribers: Subscribers, at_ns: int) -> dict[int, Bitset]:
-    """Some nodes by how many topics they subscribe to."""
+    """Return some nodes by how many topics they subscribe to."""
     numbered = np.fromiter(members(nodes), np.int64)
     own = subscribers.count_topics(1 + int(numbered.max(initial=0)), at_ns)[numbered]
     return {count: bitset(numbered[own == count].tolist()) for count in np.unique(own).tolist()}

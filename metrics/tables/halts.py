@@ -1,4 +1,4 @@
-"""What cuts and pauses explain: frames lost with connections that broke, and ends of links that nobody was told of."""
+"""Find what cuts and pauses explain: frames lost with connections that broke, and ends of links without a report."""
 
 from collections import Counter
 
@@ -13,19 +13,19 @@ from metrics.tables.columns import numbers, says, valid
 
 
 def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: Ints, changes: PairChanges) -> Bools:
-    """Return which frames that were sent and never read a cut, or the pause of a peer, explains.
+    """Return which frames that were sent and never read are explained by a cut, or by the pause of a peer.
 
-    A cut of one direction breaks connections, too, since acknowledgements are lost. The frames were sent, or their
-    stream still worked, or they arrived, at most a round trip and ``TOLD`` before the cut or the pause, or they never
-    arrived and were sent at most ``BREAK_NS`` before it; and they were sent before ``BREAK_NS`` after it. A frame that
-    lies before one that was read is not explained.
+    A cut of one direction breaks connections, too, since acknowledgements are lost. A frame is explained if, at most a
+    round trip and ``TOLD`` before the cut or the pause, it was sent, its stream still worked, or it arrived; or if it
+    never arrived and was sent at most ``BREAK_NS`` before. It must have been sent before ``BREAK_NS`` after the cut or
+    the pause. A frame that lies before one that was read is not explained.
 
     Args:
         unread: (n,) the frames.
         moving_ns: (n,) the last instant at which the stream of each is known to have worked.
         read_off: (n,) the largest offset on its stream of a frame that was read; -1 = none was.
         trip_ns: (n,) the round trip that was asked for.
-        changes: of pairs of nodes.
+        changes: the changes of pairs of nodes.
     """
     src, dst, sent_ns = (numbers(unread[name], -1) for name in ("src_node", "dst_node", "log_send_ns"))
     came_ns, is_lost = numbers(unread["tap_rx_ns"], -1), valid(unread["tap_tx_ns"]) & ~valid(unread["tap_rx_ns"])
@@ -38,12 +38,12 @@ def excuse_halted(unread: pa.Table, moving_ns: Ints, read_off: Ints, trip_ns: In
 def count_drops(drops: pa.Table, changes: PairChanges) -> dict[str, int]:
     """Count the frames that peers dropped, by reason.
 
-    A node goes on to send until it knows that a connection is broken. So frames without a link do not count if a cut
+    A node continues to send until it knows that a connection is broken. So frames without a link do not count if a cut
     or a pause was breaking the connection.
 
     Args:
         drops: the events, with node, peer, ts_ns and reason.
-        changes: of pairs of nodes.
+        changes: the changes of pairs of nodes.
     """
     node, peer, at_ns = (numbers(drops[name], -1) for name in ("node", "peer", "ts_ns"))
     breaking = changes.meet(node, peer, at_ns, at_ns, which="breaking") & says(drops["reason"], "no_link")
@@ -51,13 +51,13 @@ def count_drops(drops: pa.Table, changes: PairChanges) -> dict[str, int]:
 
 
 def before_halts(rows: pa.Table, changes: PairChanges) -> pa.Table:
-    """Return spans of links by the traces up to their pair's first cut or pause, since later frames are missing.
+    """Return spans of links by the traces, ended at their pair's first cut or pause, since later frames are missing.
 
-    A link that begins just before it may have no ``Hello`` of one side on the wire: the cut kept it.
+    On the wire, a link that begins just before a cut may lack the ``Hello`` of one side: the cut dropped it.
 
     Args:
         rows: with node, peer, from_ns and to_ns.
-        changes: of pairs of nodes.
+        changes: the changes of pairs of nodes.
     """
     if not changes:
         return rows
@@ -68,14 +68,15 @@ def before_halts(rows: pa.Table, changes: PairChanges) -> pa.Table:
 
 
 def loosen(rows: pa.Table, changes: PairChanges) -> pa.Table:
-    """Return spans of links by the wire, loosened where a cut or a pause keeps its ends from being told.
+    """Return spans of links by the wire, with wider bounds if a cut or a pause hides the ends of a link.
 
-    A node may give a link up in a cut, and no packet tells: it is sure up to the cut only. The other end may not hear
-    of it either, so it is possible for ever. A paused peer does not tell either, and reads what it is told later.
+    A node may end a link during a cut, and no packet shows this, so the link is sure only up to the cut. The other end
+    may not learn of it either, so the link stays possible for ever. A paused peer reports no end either, and reads
+    reports to it late.
 
     Args:
         rows: with node, peer, from_ns, sure_from_ns, sure_to_ns and maybe_to_ns.
-        changes: of pairs of nodes.
+        changes: the changes of pairs of nodes.
     """
     if not changes:
         return rows

@@ -1,6 +1,6 @@
-"""What checks, summary and report ask of all hops: a task weighs each part of the table, and what they say is added up.
+"""Find what checks, summary and report need of all hops: tasks evaluate parts of the table, and results are added up.
 
-Counts add up; quantiles are exact (``metrics.tables.runs``). A part has whole streams.
+Counts are added; quantiles are exact (``metrics.tables.runs``). A part has whole streams.
 """
 
 from collections.abc import Sequence
@@ -40,11 +40,11 @@ _SEND, _TX, _RX, _READ = INSTANTS.values()
 _STEPS = ((_SEND, _TX), (_TX, _RX), (_RX, _READ), (_SEND, _READ))
 _KEPT = {"send_ms": ("d_sndbuf_ns", 1e6), "wire_ms": ("d_wire_ns", 1e6), "receive_ms": ("d_rcv_ns", 1e6)}
 _KEPT |= {"asked_ms": ("asked_delay_ms", 1.0)}
-"""The distributions of all hops, their column, and by what its values are divided."""
+"""The distributions of all hops: the column of each, and the divisor of its values."""
 
 _STREAM = ("conn", "direction", "incarnation")
 CUT: Final = pa.schema([HOPS.field(name) for name in (*_STREAM, "off")])
-"""A stream that ended early because a node did: from this offset on its frames may be lost."""
+"""A stream that ended early because a node ended: frames from this offset on may be lost."""
 
 _COLUMNS = (*_STREAM, "off", *INSTANTS.values(), "src_node", "dst_node", "asked_delay_ms")
 _COLUMNS += ("tap_tx_last_ns", "d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "len_bytes", "n_retx")
@@ -52,18 +52,18 @@ _COLUMNS += ("tap_tx_last_ns", "d_sndbuf_ns", "d_wire_ns", "d_rcv_ns", "kind", "
 
 @dataclass(frozen=True)
 class Circumstances:
-    """By what the hops of a run are judged."""
+    """What is needed to judge the hops of a run."""
 
-    machines: tuple[str, ...]  # of each node
-    errors_ns: tuple[int, ...]  # of each node's clock
+    machines: tuple[str, ...]  # the machine of each node
+    errors_ns: tuple[int, ...]  # the error of each node's clock
     judged_ns: tuple[int, int]  # the span in which hosts are judged
     stalls: Stalls
     incomplete: tuple[
         int, ...
-    ]  # nodes whose trace is missing or cut off; hops that are theirs, or may be, do not count
-    endings: tuple[Ending, ...]  # of nodes: frames that were lost with them do not count for completeness either
-    pairs: Place | None  # what was asked of every directed pair, for ``find_asked``; None = nothing
-    changes: PairChanges  # of pairs of nodes: what they explain does not count either
+    ]  # nodes whose trace is missing or cut off; hops that are theirs, or may be theirs, do not count
+    endings: tuple[Ending, ...]  # endings of nodes: frames lost with them do not count for completeness either
+    pairs: Place | None  # what was asked of every directed pair, for ``find_asked``; None = nothing was
+    changes: PairChanges  # changes of pairs of nodes: frames that they explain do not count either
     adversaries: frozenset[int]
     workload_ns: tuple[int, int]  # from the first to the last ns of the workload
 
@@ -75,7 +75,14 @@ class Circumstances:
         endings: Sequence[Ending] = (),
         pairs: Place | None = None,
     ) -> Self:
-        """Read them from a run directory."""
+        """Read the circumstances of a run from its directory.
+
+        Args:
+            run: the run directory.
+            incomplete: nodes whose trace is missing or cut off.
+            endings: the endings of nodes.
+            pairs: the folder of ``metrics.asked.stage_asked``; None = nothing was asked.
+        """
         places = sorted(run.plan.placement, key=lambda place: place.node)
         clocks, workload = run.clocks, run.phase("workload")
         return cls(
@@ -94,17 +101,17 @@ class Circumstances:
 
 @dataclass(frozen=True)
 class Weighed:
-    """What a task says of its part."""
+    """What a task finds in its part of the table."""
 
     order: Outcome
     clocks: Outcome
     frames: Outcome
-    hops: int  # that count for completeness
+    hops: int  # the hops that count for completeness
     unmatched: dict[str, int]
-    late: dict[str, Late]  # of the runs that checks judge
-    runs: dict[str, SortedRun]  # ``send`` and ``receive`` in ns, those of ``_KEPT``
+    late: dict[str, Late]  # late samples of the runs that checks judge
+    runs: dict[str, SortedRun]  # ``send`` and ``receive`` in ns, and the runs of ``_KEPT``
     sent: Tally[FrameCounts]  # see ``HopTotals``
-    node_sends: Tally[LateCounts]  # as ``metrics.checks.evidence.Evidence`` has it
+    node_sends: Tally[LateCounts]  # see ``metrics.checks.evidence.Evidence``
     node_receives: Tally[LateCounts]  # likewise
     cut: pa.Table  # ``CUT``
 
@@ -125,12 +132,12 @@ class HopEvidence(NamedTuple):
 
 
 def weigh_hops(executor: Executor, run: RunDir, circumstances: Circumstances, folder: Place) -> HopEvidence:
-    """Judge the table ``hops``, each part by a task.
+    """Judge the table ``hops``, one part per task.
 
     Args:
         executor: runs the tasks.
         run: the run directory, with the table.
-        circumstances: see there.
+        circumstances: what is needed to judge the hops.
         folder: where the tasks write the sorted values; all workers see it.
     """
     folder.mkdir()
@@ -161,10 +168,10 @@ def weigh_hops(executor: Executor, run: RunDir, circumstances: Circumstances, fo
 
 
 def find_least_wire(executor: Executor, hops: Place) -> dict[tuple[int, int], int]:
-    """The shortest delay of a frame on the wire by its sender and its receiver, in ns.
+    """Find the shortest delay of a frame on the wire by its sender and its receiver, in ns.
 
     Args:
-        executor: runs a task per part.
+        executor: runs one task per part.
         hops: the table.
     """
     least: dict[tuple[int, int], int] = {}
@@ -195,9 +202,9 @@ def _weigh_part(circumstances: Circumstances, folder: Place, part: Place) -> Wei
 
 
 def _late_by_node(circumstances: Circumstances, rows: pa.Table) -> tuple[Tally[LateCounts], Tally[LateCounts]]:
-    """By sender and by receiver the frames of the judged span that were late inside its host.
+    """Count by sender and by receiver the frames of the judged span that were late inside its host.
 
-    Frames that TCP held back say nothing of the sender's host, and do not count there. Nor do those of paused peers.
+    Frames that TCP held back say nothing about the sender's host, so they do not count. Nor do frames of paused peers.
     """
     judged = _between(rows[_SEND], circumstances.judged_ns)
     written, read = (judged & ~paused for paused in _of_paused(circumstances, rows))
@@ -210,22 +217,29 @@ def _late_by_node(circumstances: Circumstances, rows: pa.Table) -> tuple[Tally[L
 
 
 def count_late(stalls: Stalls, node: Ints, due_ns: Ints, came_ns: Ints) -> Tally[LateCounts]:
-    """By node the samples, those later than ``NODE_DELAY``, and those of them that stalls of the host explain."""
+    """Count each node's samples, the samples later than ``NODE_DELAY``, and those that stalls of the host explain.
+
+    Args:
+        stalls: the stalls of the run.
+        node: (n,) the node of each sample.
+        due_ns: (n,) when each sample was due.
+        came_ns: (n,) when it came.
+    """
     late = came_ns - due_ns > NODE_DELAY.ns
     return tally(LateCounts, node, late, stalls.excuse(due_ns, came_ns, NODE_DELAY.ns))
 
 
 def _count_sent(circumstances: Circumstances, rows: pa.Table) -> Tally[FrameCounts]:
-    """The frames that honest nodes sent in the workload, by kind."""
+    """Count the frames that honest nodes sent in the workload, by kind."""
     honest = of_nodes(rows, "src_node", circumstances.adversaries, others=True)
     sent = honest.filter(pa.array(_between(honest[_SEND], circumstances.workload_ns)))
     return tally(FrameCounts, numbers(sent["kind"], -1), numbers(sent["len_bytes"]))
 
 
 def _order(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome, Outcome]:
-    """Comparisons of consecutive instants of a hop, and the hops between machines.
+    """Compare consecutive instants of each hop, and judge the hops between machines.
 
-    Between machines an instant may seem to come earlier by as much as their clocks are unsure.
+    Between machines, an instant may seem to come earlier by as much as the error of their clocks.
     """
     unsure_ns = _unsure_ns(circumstances, rows)
     tested = failed = worst_ns = 0
@@ -242,7 +256,7 @@ def _order(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome, Outco
 
 
 def _unsure_ns(circumstances: Circumstances, rows: pa.Table) -> Ints:
-    """By how much a hop's delay may be wrong: between machines the sum of their clocks' errors, within one nothing."""
+    """Return how far hops' delays may be wrong: between machines the sum of the clocks' errors, within one nothing."""
     errors = np.array(circumstances.errors_ns)
     if not errors.any():
         return np.zeros(len(rows), np.int64)
@@ -253,7 +267,7 @@ def _unsure_ns(circumstances: Circumstances, rows: pa.Table) -> Ints:
 
 
 def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome, FrameSets, pa.Table]:
-    """Which of the four instants hops lack, and the streams that ended early: ``CUT``."""
+    """Find which hops lack which of the four instants, and the streams that ended early (``CUT``)."""
     excused = _excused_unread(circumstances, rows)
     cut = rows.filter(pa.array(excused))
     group, streams = group_rows(cut, *_STREAM)
@@ -273,7 +287,7 @@ def _completeness(circumstances: Circumstances, rows: pa.Table) -> tuple[Outcome
 
 
 def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
-    """Which hops were sent and never read because a node ended, the network was cut, or a peer paused."""
+    """Return which hops were sent and never read because a node ended, the network was cut, or a peer paused."""
     unread = valid(rows[_SEND]) & ~valid(rows[_READ])
     if not (circumstances.endings or circumstances.changes) or not unread.any():
         return np.zeros(len(rows), np.bool_)
@@ -293,7 +307,7 @@ def _excused_unread(circumstances: Circumstances, rows: pa.Table) -> Bools:
 
 
 def _measure(circumstances: Circumstances, rows: pa.Table) -> tuple[dict[str, Values], dict[str, Late]]:
-    """The values of each run, and those beyond its limit; what paused peers wrote or read is left out."""
+    """Return the values of each run, and those beyond its limit, without frames that paused peers wrote or read."""
     judged = _between(rows[_SEND], circumstances.judged_ns)
     written, read = (rows.filter(pa.array(judged & ~paused)) for paused in _of_paused(circumstances, rows))
     came = read.select([_RX, _READ]).drop_null()
@@ -316,7 +330,13 @@ def _of_paused(circumstances: Circumstances, rows: pa.Table) -> tuple[Bools, Boo
 
 
 def spread_runs(runs: SortedRuns, late: Late, per_ms: float = 1.0) -> Spread:
-    """Return the quantiles that the checks judge; ``late``: the values beyond a limit."""
+    """Return the quantiles that the checks judge.
+
+    Args:
+        runs: the values.
+        late: the values beyond the limit of the check.
+        per_ms: how many units of the values are a millisecond.
+    """
     p50, p99, largest = (runs.quantile(share) / per_ms for share in (0.5, 0.99, 1.0))
     return Spread(runs.count, p50, p99, largest, late)
 

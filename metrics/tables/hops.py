@@ -1,7 +1,7 @@
-"""Hops: one transmission of a frame between two nodes, from both logs and both taps.
+"""Make hops: one row per transmission of a frame between two nodes, from both logs and both taps.
 
-A kernel for shares of the connections. A frame is known by its stream (connection, incarnation,
-direction) and its offset there; its sightings are numbered by that key, and every column is one scatter by number.
+This is a kernel for shares of the connections. A frame is known by its stream (connection, incarnation, direction) and
+its offset in it. Its sightings are numbered by that key, and every column is one scatter by number.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ _REPEATED = ["conn", "direction", "event", "tap", "uid"]
 
 @dataclass(frozen=True)
 class HopSources:
-    """What hops are made of: Parquet as staged, in buckets of connections, and what is known of the run."""
+    """The sources of hops: staged Parquet in buckets of connections, and what is known of the run."""
 
     frames: Place  # ``traces.FRAMES``
     beginnings: Place  # ``traces.BEGINNINGS``
@@ -57,7 +57,7 @@ class HopSources:
 
 
 def plan_pieces(sources: HopSources, share: Share) -> list[pa.Array | None]:
-    """The names of the connections whose hops are made at a time: None = all of the share.
+    """Return the names of the connections whose hops are made at a time: None = all of the share.
 
     All connections of two hosts are in one piece. A piece has at most ``PIECE_ROWS`` sightings, or two hosts.
     """
@@ -83,11 +83,11 @@ def plan_pieces(sources: HopSources, share: Share) -> list[pa.Array | None]:
 
 
 def build_hops(sources: HopSources, share: Share, only: pa.Array | None = None) -> pa.Table:
-    """The rows of the ``hops`` table for a share of the connections, of which there are as many as buckets.
+    """Return the rows of the ``hops`` table for a share of the connections; there are as many shares as buckets.
 
     Args:
-        sources: see there.
-        share: of the connections.
+        sources: what hops are made of.
+        share: a share of the connections.
         only: one of ``plan_pieces``.
     """
     logged = locate(_read(sources.frames, LOGS, _LOGGED, share, only))
@@ -121,7 +121,7 @@ def build_hops(sources: HopSources, share: Share, only: pa.Array | None = None) 
 
 
 def _read(path: Place, schema: pa.Schema, names: list[str], share: Share, only: pa.Array | None) -> pa.Table:
-    """The rows of a share, or some connections; columns that say the same again and again are dictionaries."""
+    """Read the rows of a share, or of some connections; columns that repeat the same values become dictionaries."""
     repeated = [name for name in _REPEATED if name in names]
     fields = [
         pa.field(name, pa.dictionary(pa.int32(), pa.string()) if name in repeated else schema.field(name).type)
@@ -139,7 +139,7 @@ def _among(conn: pa.DictionaryArray, names: pa.Array) -> pa.Array:
 
 
 def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
-    """A dictionary column as numbers and what they stand for."""
+    """Return a dictionary column as numbers, and the values that the numbers stand for."""
     [whole] = strings.chunks or [pa.array([], strings.type)]
     return whole.indices.to_numpy().astype(np.int64), whole.dictionary
 
@@ -147,7 +147,7 @@ def _codes(strings: pa.ChunkedArray) -> tuple[Ints, pa.Array]:
 def _incarnations(
     sources: HopSources, share: Share, names: pa.Array, conn: Ints, logged: pa.Table, seen: pa.Table
 ) -> tuple[Ints, Ints]:
-    """Which of the connections of its name each sighting belongs to: those of the logs, and those of the taps."""
+    """Return to which connection of its name each sighting belongs, first for the logs, then for the taps."""
     of_logs, of_taps = np.zeros(len(logged), np.int64), np.zeros(len(seen), np.int64)
     starts = find_starts(read_bucket(sources.beginnings, BEGINNINGS, share))
     mine, ts_ns = conn[: len(logged)], logged["ts_ns"].to_numpy()
@@ -164,7 +164,7 @@ def _incarnations(
 
 
 def find_starts(beginnings: pa.Table) -> dict[str, list[int]]:
-    """When the incarnations of those connections began that reused their addresses and ports, rising.
+    """Return when the incarnations began of connections that reused addresses and ports, rising.
 
     Every incarnation begins with a frame at offset 0 in each direction; its start is the earlier of the two.
 
@@ -183,7 +183,7 @@ def find_starts(beginnings: pa.Table) -> dict[str, list[int]]:
 
 
 def _numbers_by_uid(conns: pa.Table, reused: list[str]) -> dict[str, int]:
-    """Of the connections that reused a name: each one's number, in the order in which the captures saw them begin."""
+    """Number the connections that reused a name, in the order in which they begin in the captures."""
     rows = conns.filter(pc.is_in(conns["conn"], pa.array(reused, pa.string())))
     begun = rows.group_by(["conn", "uid"]).aggregate([("ts_ns", "min")])
     numbers, seen_of = {}, dict.fromkeys(reused, 0)
@@ -222,7 +222,7 @@ def _of_taps(seen: pa.Table, frames: Groups, nodes_by_host: Sequence[int]) -> di
 
 
 def _merge(of_logs: dict[str, pa.Array], of_taps: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """The logs' word where there is one, the captures' otherwise."""
+    """Take the values of the logs where there are any, otherwise the values of the captures."""
     common = {name: pc.coalesce(of_logs[name], of_taps[name]) for name in of_logs.keys() & of_taps.keys()}
     return of_logs | of_taps | common
 
@@ -238,7 +238,7 @@ def _delays(hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
 
 
 def _asked(pairs: Place, hops: dict[str, pa.Array]) -> dict[str, pa.Array]:
-    """The delay and jitter asked for between a hop's nodes when the frame left."""
+    """Return the delay and jitter asked for between a hop's nodes when the frame left."""
     ends = hops["src_node"], hops["dst_node"]
     at_ns = pc.coalesce(hops["tap_tx_ns"], hops["log_send_ns"])
     return {f"asked_{name}": find_asked(pairs, name, *ends, at_ns) for name in ("delay_ms", "jitter_ms")}
@@ -252,7 +252,7 @@ def _topics(contents: Place, share: Share, where: pc.Expression | None, identifi
 def _repeats(
     handled: Place, share: Share, where: pc.Expression | None, hops: dict[str, pa.Array]
 ) -> dict[str, pa.Array]:
-    """Of each copy of a message whether the node had it already, and whether the node takes it only to pass it on.
+    """Return for each copy of a message whether the node had it already, and whether the node only relays it.
 
     The first copy at a node came from the neighbour that the node's first ``deliver`` or ``relay`` of it names. A copy
     that a node reads on a link that it has closed, or refuses, leads to no event that names its sender.
@@ -279,10 +279,10 @@ def _repeats(
 
 
 def _firsts(hops: dict[str, pa.Array], candidates: Bools) -> Bools:
-    """Of the candidates for a message's first copy at a node the one that the node read first.
+    """Return which of the candidates for a message's first copy at a node the node read first.
 
-    A node that reads several frames at once stamps them alike, and takes them in the order of the stream. That order
-    decides: the offset, and between streams, of which no order is known, their names.
+    A node that reads several frames at once gives them the same timestamp, and handles them in the order of the stream.
+    That order decides: the offset, and between streams, for which no order is known, their names.
     """
     rows = np.flatnonzero(candidates)
     group, count = factorise(*(numbers(hops[name].take(pa.array(rows))) for name in ("dst_node", "message_id")))

@@ -1,7 +1,7 @@
-"""When nodes are up and what they subscribe to, by their traces: intervals that other tables are made of.
+"""Find when nodes are up and what they subscribe to, by their traces: the intervals of which other tables are made.
 
-Not made with ``peer.core.schedule.Population``: each ``join`` and ``leave`` event names the topics that it begins or
-ends, so that the rows of each node and topic suffice, and any share of the nodes can be made alone.
+``peer.core.schedule.Population`` is not used: each ``join`` and ``leave`` event names the topics that it begins or
+ends, so the rows of each node and topic suffice, and any share of the nodes can be made alone.
 """
 
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ INTERESTS: Final = schema_of("node int, topic bigint, from_ns bigint, to_ns bigi
 STARTERS: Final = schema_of("node int, topics array<bigint>, up boolean")
 
 CHANGES: Final = ("join", "leave")
-"""The events of which both are made."""
+"""The events of which uptimes and interests are made."""
 
 
 def starters_of(overlay: Sequence[NodeOutline]) -> pa.Table:
-    """``STARTERS`` of every node: what it subscribes to when the run starts, and whether it is up then."""
+    """Return ``STARTERS`` of every node: its subscriptions when the run starts, and whether it is up then."""
     columns = [[spec.node for spec in overlay], [list(spec.topics) for spec in overlay], [spec.up for spec in overlay]]
     return pa.table(columns, schema=STARTERS)
 
 
 def build_uptimes(starters: pa.Table, events: pa.Table) -> pa.Table:
-    """``UPTIMES``: when nodes are up (half open); 0 and 2^63-1 stand for the run's ends.
+    """Return ``UPTIMES``: when nodes are up (half open); 0 and 2^63-1 stand for the run's ends.
 
     Args:
         starters: ``STARTERS`` of some nodes.
@@ -52,14 +52,14 @@ def build_uptimes(starters: pa.Table, events: pa.Table) -> pa.Table:
 
 
 def build_interests(starters: pa.Table, events: pa.Table, settle_ns: int) -> pa.Table:
-    """``INTERESTS``: when nodes subscribe to topics (half open).
+    """Return ``INTERESTS``: when nodes subscribe to topics (half open).
 
     Deliveries are expected from ``due_ns`` on: at least ``settle_ns`` after the node has joined.
 
     Args:
         starters: ``STARTERS`` of some nodes.
         events: ``traces.EVENTS`` of the same nodes.
-        settle_ns: see there.
+        settle_ns: how long after a join no deliveries to the node are expected.
     """
     changes = events.filter(pc.is_in(events["event"], pa.array(CHANGES))).combine_chunks()
     joins, node, at_ns = says(changes["event"], "join"), numbers(changes["node"], -1), numbers(changes["ts_ns"])

@@ -1,8 +1,8 @@
-"""The tasks that make tables of links and connections: what each reads, and in which buckets it leaves what follows.
+"""The tasks that make tables of links and connections: what each task reads, and the buckets of its results.
 
-Traces tell of links by node, captures by connection. So a task per share of the nodes makes the tables of the traces;
-one per share of the connections finds what captures show, and leaves it in buckets of nodes; one per share of the nodes
-compares both.
+Traces have links by node, captures have them by connection. So one task per share of the nodes makes the tables of the
+traces; one task per share of the connections finds what the captures show, and writes it in buckets of nodes; one task
+per share of the nodes compares both.
 """
 
 from dataclasses import dataclass
@@ -39,38 +39,44 @@ WIRE_LINKS: Final = arrow_schema("wire_links")
 
 @dataclass(frozen=True)
 class LinkSources:
-    """What is known of links, by traces and captures."""
+    """What is known about links, from traces and captures."""
 
     staging: Place
     links: Place  # the table
     physical: Place  # ``physical_links``
     conns: Place  # the table
     settle_ns: int  # ``RunDir.settle_ns``
-    span_ns: tuple[int, int]  # of the run
+    span_ns: tuple[int, int]  # the span of the run
     grid: Grid
     incomplete: tuple[int, ...]  # nodes whose trace is missing or cut off
     vanished: tuple[int, ...]  # nodes that crashed silently
     captured: bool
-    shown: bool  # whether copies travel on logical links alone
-    observer: type[ObservedLinks] | None  # reads logical links from frames; None = no capture, or no frame tells
+    shown: bool  # whether copies use logical links only
+    observer: type[ObservedLinks] | None  # reads links from frames; None = no capture, or no frame reports links
     adversaries: tuple[int, ...]
     missing: Missing  # what the peers do not report
 
     def observed(self, share: Share) -> tuple[pa.Table, pa.Table]:
-        """``observed_links.observe`` of a share of the nodes."""
+        """Return ``observed_links.observe`` of a share of the nodes."""
         schemas = {"observed": observed_links.OBSERVED, "read_ends": observed_links.READ_ENDS}
         links, ends = (self.of_nodes(name, schema, share) for name, schema in schemas.items())
         return links, ends
 
     def of_nodes(self, name: str, schema: pa.Schema, share: Share) -> pa.Table:
-        """The rows of a staged table that are in buckets of nodes."""
+        """Return the rows of a staged table that is in buckets of nodes.
+
+        Args:
+            name: the name of the table.
+            schema: the schema of its rows.
+            share: a share of the nodes.
+        """
         return read_bucket(self.staging / name, schema, share)
 
 
 def build_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
-    """A share of the nodes: ``UPTIMES`` and ``INTERESTS``, and the tables made of them and of the nodes' links.
+    """Make, for a share of the nodes, ``UPTIMES`` and ``INTERESTS``, and the tables made of them and of the links.
 
-    And ``opposite``: the links in buckets of their other nodes.
+    It also makes ``opposite``: the links in buckets of the nodes at their other ends.
     """
     said = sources.of_nodes("changes", CHANGES, share)
     starters = of_share(read_parquet(sources.staging / STARTERS_FILE), "node", share)
@@ -90,7 +96,13 @@ def build_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
 
 
 def build_conns(staging: Place, missing: Missing, share: Share) -> dict[str, Rows]:
-    """A share of the table ``conns``. ``missing``: what the peers do not report."""
+    """Make a share of the table ``conns``.
+
+    Args:
+        staging: has what was read of the captures.
+        missing: what the peers do not report.
+        share: a share of the connections.
+    """
     captured = read_bucket(staging / "wire" / "conns", CAPTURED, share)
     nodes = read_parquet(staging / "nodes.parquet")
     streams, carried = (_read_part(staging / name, share) for name in ("streams", "carried"))
@@ -99,12 +111,12 @@ def build_conns(staging: Place, missing: Missing, share: Share) -> dict[str, Row
 
 
 def _read_part(folder: Place, share: Share) -> pa.Table:
-    """What the task of the same share wrote of a table."""
+    """Read what the task of the same share wrote of a table."""
     return read_bucket(folder, None, share)
 
 
 def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
-    """What captures show of a share of the connections, in buckets of nodes.
+    """Find what captures show of a share of the connections, in buckets of nodes.
 
     ``ends`` are ``agreement.wire_ends``, ``connected`` are ``agreement.wire_connections``, ``proven`` and
     ``proven_opposite`` are ``agreement.proven_links`` by their node and by their peer, ``observed`` and ``read_ends``
@@ -132,7 +144,7 @@ def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
 
 
 def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
-    """A share of the nodes of the tables ``sharing`` and ``wire_links``."""
+    """Make a share of the nodes of the tables ``sharing`` and ``wire_links``."""
     logical, physical = _read_part(sources.links, share), _read_part(sources.physical, share)
     uptimes = _read_part(sources.staging / "uptimes", share)
     traced = links.build_sharing("trace", logical, physical, uptimes, sources.grid)
@@ -146,7 +158,7 @@ def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
             sources.of_nodes("connected", agreement.CONNECTED, share),
         )
         shown = links.build_sharing("wire", used, connected, uptimes, sources.grid)
-        # Connections are seen by their packets, logical links by the frames on them.
+        # Packets show connections, frames on them show logical links.
         rows.append(hide_columns(shown, frozenset({GRAFT}) if FRAME in sources.missing else frozenset()))
     observed = WIRE_LINKS.empty_table()
     if sources.observer is not None:
@@ -158,7 +170,13 @@ def build_sharing(sources: LinkSources, share: Share) -> dict[str, Rows]:
 
 
 def compare_links(executor: Executor, sources: LinkSources, count: int) -> Links:
-    """The links of the traces against those of the captures, in so many shares of the nodes."""
+    """Compare the links of the traces with the links of the captures.
+
+    Args:
+        executor: runs the tasks.
+        sources: what is known about links.
+        count: the number of shares of the nodes.
+    """
     found = executor.map(partial(_compare_links, sources), all_shares(count))
     physical, connected = ([astuple(getattr(each, name)) for each in found] for name in ("physical", "connected"))
     logical = [each.logical for each in found if each.logical is not None]

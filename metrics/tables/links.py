@@ -1,4 +1,4 @@
-"""Logical and physical links: intervals from the traces, and both views' sizes over time from traces and wire."""
+"""Logical and physical links: intervals from the traces, and the sizes of views over time from traces and wire."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -31,11 +31,11 @@ CHANGES: Final = ("add_peer", "remove_peer", "graft", "prune")
 
 
 def build_physical_links(events: pa.Table, end_ns: int) -> pa.Table:
-    """The ``physical_links`` table: a connection as one of its nodes knew it, from ``add_peer`` to ``remove_peer``.
+    """Return the ``physical_links`` table: a connection as one of its nodes knew it, ``add_peer`` to ``remove_peer``.
 
     Args:
         events: ``traces.EVENTS`` of whole nodes.
-        end_ns: when an interval ends that the trace does not end.
+        end_ns: the end of an interval that the trace does not end.
     """
     changes = events.filter(pc.is_in(events["event"], pa.array(["add_peer", "remove_peer"])))
     key, _ = factorise(numbers(changes["node"], -1), numbers(changes["peer"], -1), codes(changes["conn"]))
@@ -48,12 +48,12 @@ def build_physical_links(events: pa.Table, end_ns: int) -> pa.Table:
 
 
 def build_links(events: pa.Table, physical: pa.Table, end_ns: int) -> pa.Table:
-    """The ``links`` table: from ``graft`` to ``prune``, or to the end of the last physical link that carried it.
+    """Return the ``links`` table: from ``graft`` to ``prune``, or to the end of the last physical link that carried it.
 
     Args:
         events: ``traces.EVENTS`` of whole nodes.
         physical: their ``physical_links``.
-        end_ns: when an interval ends that nothing else ends.
+        end_ns: the end of an interval that nothing else ends.
     """
     changes = events.filter(pc.is_in(events["event"], pa.array(["graft", "prune"]))).combine_chunks()
     topics = pc.list_flatten(changes["topics"])
@@ -81,15 +81,15 @@ def build_sharing(
     grid: Grid,
     unknown: Sequence[int] = (),
 ) -> pa.Table:
-    """Rows of the ``sharing`` table for one source.
+    """Return the rows of the ``sharing`` table for one source.
 
     Args:
         source: ``trace``, ``wire`` or ``frames``.
         logical: node, peer, topic, from_ns, to_ns.
         physical: node, peer, from_ns, to_ns.
-        instances: node, from_ns, to_ns of every time that a node is up; only then it has rows.
+        instances: node, from_ns, to_ns of every time that a node is up; the table has rows for these times only.
         grid: the instants.
-        unknown: nodes of which not all logical links are known: the sizes of their views are null.
+        unknown: nodes with logical links that are not known: the sizes of their views are null.
     """
     nodes = instances["node"].combine_chunks().unique()
     up = _count(instances, ["node"], nodes, grid) > 0
@@ -117,7 +117,7 @@ def build_sharing(
 
 
 def _count(rows: pa.Table, columns: list[str], nodes: pa.Array, grid: Grid) -> np.ndarray:
-    """(nodes, instants) How many different values of the columns last at each node (the first of them) and instant."""
+    """Count different values of the columns that last, (nodes, instants), by node (the first column) and instant."""
     place = pc.index_in(rows["node"], nodes)
     rows = rows.filter(pc.is_valid(place))
     key, count = factorise(*(numbers(rows[name], -1) for name in columns))

@@ -1,4 +1,4 @@
-"""What the peers' traces say: events, the frames they sent and read, and the input of header-only captures."""
+"""Stage the peers' traces: events, the frames they sent and read, and the input of header-only captures."""
 
 from functools import partial
 from typing import Final
@@ -28,7 +28,7 @@ SHARE_BYTES: Final = 16 << 20
 
 
 class Logs:
-    """The staged traces of a run: ``events`` has every line that is no frame, ``frames`` the others."""
+    """The staged traces of a run: ``events`` has every line that is not about a frame, ``frames`` the other lines."""
 
     def __init__(self, executor: Executor, staging: Place) -> None:
         self._executor = executor
@@ -51,7 +51,7 @@ class Logs:
         return merge_states(state for states in staged for state in states)
 
     def complete_traced(self, incomplete: list[int], staging: Staging) -> Place:
-        """Where the input of header-only captures is: every frame once, those of lost traces by the receivers' word.
+        """Return the folder of the input of header-only captures: every frame once, also frames of lost traces.
 
         Args:
             incomplete: nodes whose trace is cut off or missing.
@@ -74,7 +74,7 @@ def _add_orphans(staging: Staging, incomplete: list[int], share: Share) -> None:
 
 
 def orphans(frames: pa.Table, incomplete: list[int]) -> pa.Table:
-    """Frames that the ``incomplete`` nodes sent by their receivers' word alone.
+    """Return frames that the ``incomplete`` nodes sent, which only their receivers report.
 
     Args:
         frames: the ``send`` and ``receive`` events that say where in a stream their frame lies (``traces.locate``);

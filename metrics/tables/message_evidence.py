@@ -1,6 +1,6 @@
-"""What checks, summary and report ask of messages, deliveries and copies: a task weighs the messages of a bucket.
+"""Find what checks, summary and report need of messages, deliveries and copies; each task evaluates one bucket.
 
-Counts add up; quantiles are exact (``metrics.tables.runs``). So nobody reads a whole table.
+Counts are added; quantiles are exact (``metrics.tables.runs``). So no process reads a whole table.
 """
 
 from dataclasses import dataclass
@@ -36,29 +36,29 @@ from metrics.totals import CopyCounts, DeliveryCounts, MessageTotals, RowCount
 Milliseconds = npt.NDArray[np.float64]
 
 _KEPT: Final = {"latency_ms": 1e6, "least_latency_ms": 1.0, "direct_delay_ms": 1.0, "stretch": 1.0, "hops": 1.0}
-"""The distributions of ``MessageTotals``, and by what the values of their runs are divided."""
+"""The distributions of ``MessageTotals``, and the divisors of the values of their runs."""
 
 _DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
 _DELIVERED: Final = ("least_latency_ms", "hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
 _MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
 _COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "tap_tx_ns", "d_tcp_ns")
 _LEAVING: Final = ("tap_tx_ns", "log_send_ns")
-"""The order in which copies leave their sender's host; without captures, in which they are handed over."""
+"""The order in which copies leave their sender's host; without captures, the order in which they are handed over."""
 _FLAGS: Final = ("is_dup", "is_relay", "at_relay")
 
 
 @dataclass(frozen=True)
 class MessageSources:
-    """What is weighed, and by what."""
+    """What is evaluated, and what is needed for it."""
 
-    messages: Place  # the table, a part per bucket
+    messages: Place  # the table, one part per bucket
     deliveries: Place  # the table, likewise
     transmissions: Place  # ``TRANSMISSIONS``, in as many buckets
     adversaries: frozenset[int]
     zero_ns: int
     stalls: Stalls
     may_wait: bool  # whether publishers' first copies may wait for other nodes
-    changes: PairChanges  # of pairs of nodes: paused publishers and subscribers are not in time
+    changes: PairChanges  # changes of pairs of nodes: paused publishers and subscribers are late
 
 
 class RowCounts(NamedTuple):
@@ -71,34 +71,34 @@ class RowCounts(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """What a task says of its messages, deliveries and copies."""
+    """What a task finds about its messages, deliveries and copies."""
 
     counts: RowCounts
     attacked: DeliveryCounts
     repeated: int
     order: Outcome
-    late: dict[str, Late]  # of the runs that checks judge
-    runs: dict[str, SortedRun]  # those of ``_KEPT``, ``lag`` and ``inside``
-    tallies: dict[str, Tally[Any]]  # those of ``MessageTotals``
+    late: dict[str, Late]  # late samples of the runs that checks judge
+    runs: dict[str, SortedRun]  # the runs of ``_KEPT``, ``lag`` and ``inside``
+    tallies: dict[str, Tally[Any]]  # the tallies of ``MessageTotals``
     lag_ms_max: dict[int, float]
 
 
 class MessageEvidence(NamedTuple):
-    """What is known of messages and deliveries: for checks, and the totals."""
+    """What is known about messages and deliveries: for checks, and the totals."""
 
     counts: RowCounts
     lag: Spread  # published - scheduled
-    delays: Outcome  # as ``metrics.checks.evidence.Evidence`` has it
+    delays: Outcome  # see ``metrics.checks.evidence.Evidence``
     inside: Spread  # likewise
     totals: MessageTotals
 
 
 def weigh_messages(executor: Executor, sources: MessageSources, folder: Place, buckets: int) -> MessageEvidence:
-    """Weigh the tables ``messages`` and ``deliveries``, a bucket, or a piece of it, per task.
+    """Evaluate the tables ``messages`` and ``deliveries``, one bucket, or a piece of it, per task.
 
     Args:
         executor: runs the tasks.
-        sources: see there.
+        sources: what is evaluated.
         folder: where the tasks write sorted values; all workers see it.
         buckets: how many there are.
     """
@@ -165,7 +165,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
 
 
 def of_piece(messages: Place, share: Share) -> pc.Expression | None:
-    """Which copies belong to a piece of a bucket: those of its messages; to the first also those of no message."""
+    """Return which copies belong to a piece of a bucket: copies of its messages; the first piece also has the rest."""
     siblings = [each for each in written_shares(messages, share.count) if each.number == share.number]
     if len(siblings) == 1:
         return None
@@ -191,7 +191,7 @@ def _count_unknown(deliveries: pa.Table) -> int:
 
 
 def _count_copies(copies: pa.Table, messages: pa.Table, sources: MessageSources) -> dict[str, Tally[Any]]:
-    """The copies that honest nodes received and handled."""
+    """Count the copies that honest nodes received and handled."""
     handled = copies.filter(pc.is_valid(copies["at_relay"]))
     rows = of_nodes(handled, "dst_node", sources.adversaries, others=True)
     publish_ns = messages["publish_ns"].take(find([messages["message_id"]], [rows["message_id"]]))
@@ -210,7 +210,7 @@ def _seconds(instants_ns: Column, zero_ns: int) -> Ints:
 
 
 def _most_by_second(due_ns: Ints, lag_ns: Ints, zero_ns: int) -> dict[int, float]:
-    """The largest lag of each second, in ms."""
+    """Return the largest lag of each second, in ms."""
     seconds, place = np.unique((due_ns - zero_ns) // SECOND_NS, return_inverse=True)
     most = np.full(len(seconds), np.iinfo(np.int64).min)
     np.maximum.at(most, place, lag_ns)
@@ -221,7 +221,7 @@ def _meets_pause(changes: PairChanges, rows: pa.Table, since: str, until: str, a
     """Return which messages or deliveries met a pause of their publisher, or of another node, (n,).
 
     Args:
-        changes: of pairs of nodes.
+        changes: the changes of pairs of nodes.
         rows: with message_id.
         since: the column with the first instants.
         until: the column with the last instants.
@@ -233,11 +233,11 @@ def _meets_pause(changes: PairChanges, rows: pa.Table, since: str, until: str, a
 
 
 def publication_lags(stalls: Stalls, messages: pa.Table) -> tuple[Ints, Ints, Late]:
-    """When messages were to be published, how much later they were (ns), and those that were late.
+    """Return when messages were to be published, how much later they were (ns), and which were late.
 
     Args:
-        stalls: of the run.
-        messages: scheduled_ns and publish_ns; messages without one of them are left out.
+        stalls: the stalls of the run.
+        messages: scheduled_ns and publish_ns; messages that lack one of them are left out.
     """
     both = messages.select(["scheduled_ns", "publish_ns"]).drop_null()
     due_ns, published_ns = numbers(both["scheduled_ns"]), numbers(both["publish_ns"])
@@ -248,12 +248,12 @@ def compare_delays(stalls: Stalls, rows: pa.Table, aside_ms: Milliseconds) -> tu
     """Compare latencies by the logs with those by the captures.
 
     Args:
-        stalls: of the run.
-        rows: of the deliveries.
+        stalls: the stalls of the run.
+        rows: the rows of the deliveries.
         aside_ms: for each row, how long after the publication the first copy waited for the network or other nodes.
 
     Returns:
-        Their order; of the deliveries with both by how much they differ, in ms; and those that differ by too much.
+        The comparison of their order; by how much they differ in ms, for deliveries with both; and the late ones.
     """
     latency_ms = rows["latency_ms"].drop_null().to_numpy()
     begun_ns = pc.add(rows["publish_ns"], pa.array((aside_ms * 1e6).astype(np.int64)))
@@ -267,11 +267,11 @@ def compare_delays(stalls: Stalls, rows: pa.Table, aside_ms: Milliseconds) -> tu
 
 
 def _late_inside(stalls: Stalls, rows: pa.Table) -> Late:
-    """How many deliveries were longer inside the first and the last host than allowed, and how many stalls explain.
+    """Count the deliveries that were too long inside the first and the last host, and how many stalls explain.
 
-    The time in the first host begins with the publication, or when the first copy has no longer to wait for others,
-    that in the last one ends with the delivery. How it is divided is not known, so a stall counts that lies within it
-    of either.
+    The time in the first host begins with the publication, or when the first copy need not wait for others any more.
+    The time in the last host ends with the delivery. How the sum divides between them is not known, so a stall counts
+    if it lies within the sum, after the begin or before the end.
     """
     begun_ns, delivered_ns = numbers(rows["begun_ns"]), numbers(rows["delivered_ns"])
     inside_ns = (rows["inside_ms"].to_numpy() * 1e6).astype(np.int64)
@@ -283,11 +283,11 @@ def _late_inside(stalls: Stalls, rows: pa.Table) -> Late:
 
 
 def _waits_ms(copies: pa.Table, deliveries: pa.Table, *, may_wait: bool) -> Milliseconds:
-    """Return for how long no copy could leave each delivery's publisher, for reasons outside its host.
+    """Return how long reasons outside the publisher's host kept all copies of each delivery from leaving it.
 
     The wait ends when TCP lets the copy go that was the first to leave. It begins with the first copy that the
-    publisher handed over, which may be another one: a connection that is cut keeps its copy, and a neighbour that heard
-    of the message asks for one later. If copies may wait for other nodes, the wait begins with the publication.
+    publisher handed over, which may be another copy: a connection that is cut keeps its copy, and a neighbour that
+    learns of the message asks for one later. If copies may wait for other nodes, the wait begins with the publication.
     """
     own = copies.filter(pc.equal(pc.shift_right(copies["message_id"], 32), copies["src_node"]))
     handed, left = (own.sort_by([(name, "ascending") for name in names]) for names in (("log_send_ns",), _LEAVING))
@@ -298,5 +298,5 @@ def _waits_ms(copies: pa.Table, deliveries: pa.Table, *, may_wait: bool) -> Mill
 
 
 def _of_messages(copies: pa.Table, values: Column, deliveries: pa.Table) -> Column:
-    """Return of each delivery the value of the first copy of its message."""
+    """Return for each delivery the value of the first copy of its message."""
     return values.take(find([copies["message_id"]], [deliveries["message_id"]]))

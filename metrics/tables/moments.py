@@ -1,4 +1,4 @@
-"""Mean and variance of values that several tasks have: each counts its own, and the moments of all are added up."""
+"""Mean and variance of values in several tasks: each task has moments of its values, and the moments are added."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Moments:
-    """How many values there are, their mean, and the sum of the squares of what they differ from it."""
+    """The number of values, their mean, and the sum of the squares of their differences from it."""
 
     count: int = 0
     mean: float = 0.0
@@ -23,7 +23,7 @@ class Moments:
         return cls(len(values), mean, float(np.square(values - mean).sum()))
 
     def __add__(self, other: "Moments") -> "Moments":
-        """Of both together (Chan, Golub, LeVeque 1979)."""
+        """Return the moments of both together (Chan, Golub, LeVeque 1979)."""
         count = self.count + other.count
         if not count:
             return self
@@ -33,5 +33,5 @@ class Moments:
 
     @property
     def std(self) -> float | None:
-        """The standard deviation of the sample; None of fewer than two."""
+        """The standard deviation of the sample; None with fewer than two values."""
         return float(np.sqrt(self.squares / (self.count - 1))) if self.count > 1 else None

@@ -1,9 +1,9 @@
-"""Lines of JSON objects to Arrow tables, in a time proportional to their bytes whatever the lines hold.
+"""Convert lines of JSON objects to Arrow tables, in a time proportional to their bytes whatever the lines contain.
 
 Each line is read by itself: it is an object of known columns, or a row of nulls. Arrow is several times faster than a
-loop, but reads a block of lines as one stream of values. So it is given the block only if every line is surely one
-value, and its result is taken only if it is what the loop would give. Otherwise a loop writes each line again in plain
-form, and Arrow reads those lines.
+loop, but reads a block of lines as one stream of values. So Arrow gets the block only if every line is surely one
+value, and its result is used only if it is what the loop would give. Otherwise a loop rewrites each line in plain form,
+and Arrow reads those lines.
 """
 
 import re
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 MAX_DEPTH: Final = 400
-"""A line with deeper nesting is no object: its reader needs a stack frame per level."""
+"""A line with deeper nesting is not an object: its reader needs a stack frame per level."""
 
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _BRACKET: Final = re.compile(rb"[\[{]+|[\]}]+")
@@ -31,17 +31,17 @@ _TYPES: Final[dict[pa.DataType, Any]] = {
     pa.string(): str | None,
     pa.list_(pa.int64()): list[_Int64 | None] | None,
 }
-"""The types of columns, with the values that fit them."""
+"""The types of columns, and the values that fit them."""
 
 _NOT_JSON: Final = (b"NaN", b"Inf")
-"""Numbers that Arrow reads and JSON does not have."""
+"""Numbers that Arrow reads although JSON does not have them."""
 
 
 class ObjectLines:
     """A reader of lines for one schema.
 
-    Keys that the schema does not name are ignored. Of a key that is there twice, the last value is taken. A value that
-    does not fit its column makes the whole line no object.
+    Keys that the schema does not name are ignored. If a key is there twice, the last value counts. A value that does
+    not fit its column makes the whole line invalid.
 
     Args:
         schema: the columns, of the types in ``_TYPES``.
@@ -56,7 +56,7 @@ class ObjectLines:
         self._encode = msgspec.json.Encoder().encode
 
     def parse(self, lines: bytes) -> pa.Table:
-        """Return a row per line that is not blank; a line that is no object of the schema gives a row of nulls."""
+        """Return one row per line that is not blank, of nulls if the line is not an object of the schema."""
         table = self._read_plain(lines)
         if table is None:
             rows = [self._restate(line) for line in lines.split(b"\n") if line.strip()]
@@ -64,7 +64,7 @@ class ObjectLines:
         return table.select(self._schema.names)
 
     def _read_plain(self, lines: bytes) -> pa.Table | None:
-        """What Arrow reads, None if a loop might read something else."""
+        """Return what Arrow reads; None if a loop might read something else."""
         count = _count_objects(lines)
         if not count or any(word[:1] in lines and word in lines for word in _NOT_JSON):  # one letter is found faster
             return None
@@ -80,7 +80,7 @@ class ObjectLines:
         return pj.read_json(pa.BufferReader(lines), reading, self._parsing)
 
     def _restate(self, line: bytes) -> bytes:
-        """The line in plain form, with known keys only; an empty object if it is no object of the schema."""
+        """Return the line in plain form, with known keys only; an empty object if it is not an object of the schema."""
         try:
             if line.isascii() or line.decode():
                 return b"{}" if _is_deep(line) else self._encode(self._decode(line))
@@ -90,10 +90,10 @@ class ObjectLines:
 
 
 def _count_objects(lines: bytes) -> int | None:
-    """How many lines there are, None if a line may be something other than one whole value in plain form.
+    """Count the lines; None if a line may be something other than one whole value in plain form.
 
-    A line that begins with ``{`` and ends with ``}`` begins no value that the next such line ends: within a value, a
-    comma stands between these two brackets. So as many values as lines are one value per line. Arrow ends the whole
+    If all lines begin with ``{`` and end with ``}``, no value continues from one line to the next: within a value, a
+    comma would be between these two brackets. So as many values as lines means one value per line. Arrow ends the whole
     process at a null in the place of the first object.
     """
     content = np.frombuffer(lines, np.uint8)
@@ -117,7 +117,7 @@ def _opening(lines: bytes, start: int, end: int) -> int:
 
 
 def _is_deep(line: bytes) -> bool:
-    """Whether brackets outside strings are nested more deeply than ``MAX_DEPTH``."""
+    """Return whether brackets outside strings are nested more deeply than ``MAX_DEPTH``."""
     if len(line) <= MAX_DEPTH or _opening(line, 0, len(line)) <= MAX_DEPTH:
         return False
     depth = deepest = 0

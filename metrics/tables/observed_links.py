@@ -1,6 +1,6 @@
-"""Logical links as the captures alone show them: by the frames that begin and end their topics (``ObservedLinks``).
+"""Find logical links by the captures alone: by the frames that begin and end their topics (``ObservedLinks``).
 
-Each end of a connection is read at its own host: the node's own frames when they left, the others when they arrived.
+Each end of a connection is read at its own host: the node's own frames when they left, other frames when they arrived.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ READ_ENDS: Final = schema_of("node int, peer int, is_read boolean")
 
 
 def observer_of(run: RunDir) -> type[ObservedLinks] | None:
-    """How the logical links of a run's nodes are read from their frames; None = they cannot."""
+    """Return the class that reads the logical links of a run's nodes from their frames; None = there is none."""
     node = run.overlay[0]
     try:
         overlay = msgspec.json.decode(node.overlay, type=dict[str, Any])
@@ -43,14 +43,14 @@ def observer_of(run: RunDir) -> type[ObservedLinks] | None:
 
 
 def observed_kinds(run: RunDir) -> tuple[int, ...]:
-    """The kinds of all frames from which links are read; none where they cannot be."""
+    """Return the kinds of all frames from which links are read; none if they cannot be read."""
     observer = observer_of(run)
     frames: tuple[type[Frame], ...] = () if observer is None else (Hello, Bye, *observer.frames)
     return tuple(frame.kind for frame in frames)
 
 
 class _Closing(NamedTuple):
-    """How a connection ended at a host."""
+    """The end of a connection at a host."""
 
     at_ns: int  # its first FIN or RST; without one its last packet
     broke: bool  # whether it had neither
@@ -59,16 +59,17 @@ class _Closing(NamedTuple):
 def observe(
     controls: pa.Table, conns: pa.Table, nodes: pa.Table, observer: type[ObservedLinks]
 ) -> tuple[pa.Table, pa.Table]:
-    """The logical links at all ends of connections, and which ends could be read.
+    """Return the logical links at all ends of connections, and which ends could be read.
 
     Columns of the first table (``OBSERVED``): node, peer, topic, conn, from_ns, to_ns, and
 
     * sure_from_ns, sure_to_ns: in between, the node must know the link: ``TOLD`` after its first frame until ``TOLD``
-      before its last one. The end is null where nothing closed the connection: its node may have vanished;
-    * maybe_from_ns, maybe_to_ns: the node cannot know the link before or after: by ``TOLD``, or ``BROKEN`` where
-      nothing closed the connection.
+      before its last one. The end is null if nothing closed the connection: its node may have vanished;
+    * maybe_from_ns, maybe_to_ns: the node cannot know the link before or after: by ``TOLD``, or ``BROKEN`` if nothing
+      closed the connection.
 
-    Of the second (``READ_ENDS``): node, peer, and is_read: whether the captures have all frames that tell of topics.
+    Columns of the second table (``READ_ENDS``): node, peer, and is_read: whether the captures have all frames about
+    topics.
 
     Args:
         controls: ``metrics.pcap.schemas.CONTROLS``, of whole connections.
@@ -103,7 +104,7 @@ def observe(
 
 @lru_cache(1 << 14)
 def _decode(frame: bytes) -> Frame | None:
-    """A frame's value; None where a peer would refuse it."""
+    """Return a frame's value; None if a peer would refuse it."""
     found = wire.Decoder().feed(frame)
     return found[0][2] if found else None
 
@@ -114,7 +115,7 @@ class _End:
     def __init__(self, observed: ObservedLinks) -> None:
         self.is_read = True
         self.conn = ""
-        self.nodes: list[int | None] = [None, None]  # this end's and the other one's, as they introduce themselves
+        self.nodes: list[int | None] = [None, None]  # of this end and of the other one, by their ``Hello``
         self.addresses = ["", ""]
         self._observed = observed
         self._begun: dict[int, int] = {}
@@ -153,7 +154,7 @@ class _End:
             self._begun[topic] = at_ns
 
     def links(self, closing: _Closing) -> Iterator[tuple[int, dict[str, int | None]]]:
-        """Every topic with its bounds (``OBSERVED``)."""
+        """Yield every topic with its bounds (``OBSERVED``)."""
         broke = closing.broke and self._bye_ns is None
         last_ns = closing.at_ns if self._bye_ns is None else min(self._bye_ns, closing.at_ns)
         lasting = [(topic, from_ns, max(last_ns, from_ns)) for topic, from_ns in self._begun.items()]
@@ -173,7 +174,7 @@ class _End:
 
 
 def unread_nodes(ends: pa.Table) -> list[int]:
-    """The nodes with an end that could not be read: how many logical links they have is not known."""
+    """Return the nodes with an end that could not be read: how many logical links they have is not known."""
     found: list[int] = ends.filter(pc.invert(ends["is_read"]))["node"].drop_null().unique().to_pylist()
     return found
 
@@ -181,16 +182,17 @@ def unread_nodes(ends: pa.Table) -> list[int]:
 def compare_observed(
     observed: pa.Table, ends: pa.Table, links: pa.Table, excluded: list[int], vanished: list[int], grid: Grid
 ) -> LinkFrames:
-    """Logical links at every instant of the grid, by the traces against the frames on the wire.
+    """Compare logical links at every instant of the grid, by the traces and by the frames on the wire.
 
-    A link that the frames are sure of must be in the node's trace, and one in the trace must be possible by the frames.
+    A link that is sure by the frames must be in the node's trace, and a link in the trace must be possible by the
+    frames.
 
     Args:
         observed: ``OBSERVED``.
         ends: ``READ_ENDS``. Links of pairs of nodes with an end that could not be read are not compared.
         links: the ``links`` table.
-        excluded: nodes whose links are not compared, nor those that others have with them.
-        vanished: nodes that crashed silently: no packet tells when they knew a link no more.
+        excluded: nodes whose links are not compared, nor the links that others have with them.
+        vanished: nodes that crashed silently: no packet shows when they stopped to know a link.
         grid: the instants.
     """
     unread = ends.filter(pc.invert(ends["is_read"]))
@@ -217,6 +219,6 @@ def compare_observed(
 
 
 def _without(rows: pa.Table, excluded: list[int]) -> pa.Table:
-    """The links between other nodes."""
+    """Return the links between other nodes."""
     theirs = pa.array(excluded, pa.int32())
     return rows.filter(pc.invert(pc.or_(*(pc.is_in(rows[end], theirs) for end in ("node", "peer")))))

@@ -1,4 +1,4 @@
-"""Where the bytes on the wire went: every captured byte in exactly one class, counted once, at its sender's tap."""
+"""Classify the bytes on the wire: every captured byte is in exactly one class, counted once, at its sender's tap."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -28,7 +28,7 @@ CONTROL: Final = arrow_schema("control")
 CLASSES: Final = schema_of("""
     node int, kind smallint, useful boolean, second_ns bigint, frames bigint, framing_bytes bigint, body_bytes bigint
 """)
-"""Stream bytes by sender, second, kind and use; there may be several rows of each."""
+"""Stream bytes by sender, second, kind and use; there may be several rows for each combination."""
 
 FRAME_CLASSES = ("first_payload_bytes", "duplicate_payload_bytes", "framing_bytes", "control_bytes")
 OPAQUE = "opaque_bytes"
@@ -54,7 +54,7 @@ def build_share(staging: Place, nodes_by_host: list[int], missing: Missing, shar
         staging: with ``wire`` of the captures and ``classes`` (``CLASSES``), in buckets of seconds.
         nodes_by_host: the node of every host.
         missing: what the peers do not report.
-        share: which seconds.
+        share: a share of the seconds.
     """
     wire = read_bucket(staging / "wire" / "wire", SCHEMAS["wire"], share)
     classes = read_bucket(staging / "classes", CLASSES, share)
@@ -66,7 +66,7 @@ def weigh_identity(executor: Executor, overhead: Place, buckets: int) -> Outcome
     """Compare bytes in classes with bytes on the wire, by node and second.
 
     Args:
-        executor: runs a task per bucket.
+        executor: runs one task per bucket.
         overhead: the table.
         buckets: how many shares of the seconds there are.
     """
@@ -82,12 +82,12 @@ def _compare(overhead: Place, share: Share) -> Outcome:
 
 
 def frame_classes(sent: pa.Table, split: pa.Table, spans: pa.Table) -> pa.Table:
-    """Stream bytes of located frames by sender, second, kind and use: ``CLASSES``.
+    """Sum stream bytes of located frames by sender, second, kind and use: ``CLASSES``.
 
     Args:
         sent: ``condense_bytes`` of the frames whose bytes were first sent in one second.
-        split: ``describe_bytes`` of the others, which fill their seconds in order, framing first.
-        spans: the seconds of these, as staged.
+        split: ``describe_bytes`` of the other frames, which fill their seconds in order, framing first.
+        spans: the seconds of the other frames, as staged.
     """
     pieces = spans.filter(pa.array(says(spans["tap"], "tx")))
     frame, _ = factorise(codes(pieces["uid"]), codes(pieces["direction"]), numbers(pieces["off"]))
@@ -109,13 +109,13 @@ def frame_classes(sent: pa.Table, split: pa.Table, spans: pa.Table) -> pa.Table:
 
 
 def _sum_before(key: Ints, values: Ints) -> Ints:
-    """The sum of the values of the same key before each row; the keys are sorted."""
+    """Return the sum of the values of the same key before each row; the keys are sorted."""
     before = np.cumsum(values) - values
     return before - before[np.searchsorted(key, key)]
 
 
 def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
-    """The rows of both sides that have a key in common."""
+    """Return the rows of both sides that have a key in common."""
     order = np.argsort(right, kind="stable")
     first, last = (np.searchsorted(right[order], left, side) for side in ("left", "right"))
     counts = last - first
@@ -124,7 +124,7 @@ def _pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
 
 
 def build_overhead(classes: pa.Table, wire: pa.Table, nodes_by_host: Sequence[int]) -> pa.Table:
-    """The ``overhead`` table. Payload of TCP or UDP in no known frame is in ``opaque_bytes``.
+    """Return the ``overhead`` table. Payload of TCP or UDP in no known frame is in ``opaque_bytes``.
 
     Args:
         classes: ``frame_classes``.
@@ -156,7 +156,7 @@ def build_overhead(classes: pa.Table, wire: pa.Table, nodes_by_host: Sequence[in
 
 
 def build_control(classes: pa.Table) -> pa.Table:
-    """The ``control`` table: frames other than data by sender, second and kind.
+    """Return the ``control`` table: frames other than data by sender, second and kind.
 
     Args:
         classes: ``frame_classes``.
@@ -170,5 +170,5 @@ def build_control(classes: pa.Table) -> pa.Table:
 
 
 def _sums(group: Ints, values: Ints, count: int) -> Ints:
-    """The sum of each group's integers, exact below 2^53."""
+    """Return the sum of each group's integers, exact below 2^53."""
     return np.bincount(group, values, count).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The overlay at instants of a run: from the intervals of instances, subscriptions and links to ``metrics.overlay``."""
+"""Measure the overlay at instants of a run with ``metrics.overlay``, from instances, subscriptions and links."""
 
 from typing import Any, NamedTuple
 
@@ -13,23 +13,23 @@ from metrics.overlay.topics import measure_topics
 MOST_INSTANTS = 60
 FEWEST_INSTANTS = 10
 LOOKS = 100_000
-"""How many nodes are looked at, over all instants: from 1,667 nodes on there are fewer than 60 instants."""
+"""The most nodes to look at, over all instants: with 1,667 nodes or more there are fewer than 60 instants."""
 
 _SECOND_NS = 1_000_000_000
 Rows = list[dict[str, Any]]
 
 
 class Intervals(NamedTuple):
-    """What lasts from when to when (from_ns, to_ns; half open)."""
+    """Rows that last from from_ns to to_ns (half open)."""
 
     instances: pa.Table  # node
     interests: pa.Table  # node, topic
-    physical: pa.Table  # node, peer, opened (by the node); by the word of either
-    logical: pa.Table  # node, peer, topic; by the word of the node
+    physical: pa.Table  # node, peer, opened (by the node); reported by either node
+    logical: pa.Table  # node, peer, topic; reported by the node
     adversaries: frozenset[int] = frozenset()  # the nodes that misbehave on purpose
 
     def at(self, at_ns: int) -> tuple[npt.NDArray[np.int64], Snapshot]:
-        """The numbers of the honest nodes that are up, rising, and the overlay then."""
+        """Return the numbers of the honest nodes that are up, rising, and the overlay at that instant."""
         nodes = np.unique(_lasting(self.instances, at_ns, "node"))
         interests = _lasting(self.interests, at_ns, "node", "topic")
         links = _lasting(self.physical, at_ns, "node", "peer", "opened")
@@ -40,14 +40,20 @@ class Intervals(NamedTuple):
 
 
 def _lasting(table: pa.Table, at_ns: int, *columns: str) -> npt.NDArray[np.int64]:
-    """Those columns of the rows whose interval contains the instant."""
+    """Return some columns of the rows whose interval contains the instant."""
     since, until = (table[name].to_numpy() for name in ("from_ns", "to_ns"))
     lasts = (since <= at_ns) & (at_ns < until)
     return np.stack([table[name].to_numpy()[lasts].astype(np.int64) for name in columns], axis=1)
 
 
 def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list[int]:
-    """Full seconds of the grid (see ``links.build_sharing``), evenly spread, zero among them; and ``end_ns``."""
+    """Choose full seconds of the grid (see ``links.build_sharing``), evenly spread, with zero; and ``end_ns``.
+
+    Args:
+        grid: see ``metrics.tables.timespans``.
+        end_ns: the last instant.
+        nodes: the number of nodes of the run.
+    """
     zero_ns, first, last = grid
     most = min(max(LOOKS // max(nodes, 1), FEWEST_INSTANTS), MOST_INSTANTS)
     step = -(-(last - first + 1) // most)
@@ -55,7 +61,7 @@ def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list
 
 
 def build_parts(intervals: Intervals, instants: list[int]) -> tuple[Rows, Rows]:
-    """The tables ``overlay_topics`` and ``overlay_degrees``: one row per instant and topic, or node that is up."""
+    """Return ``overlay_topics`` and ``overlay_degrees``: one row per instant and topic, or per instant and node up."""
     topics: Rows = []
     degrees: Rows = []
     for at_ns in instants:

@@ -1,4 +1,4 @@
-"""The order in which the tables come from each other, and how they are written."""
+"""Make all tables of a run in the order in which they depend on each other, and write them."""
 
 from collections.abc import Callable
 from functools import partial
@@ -80,12 +80,12 @@ class Pipeline:
     """One analysis of one run.
 
     It has two phases, in a staging folder that is deleted at the end. *Staging* (``metrics.tables.staging``) reads
-    every raw file once. *Building* (``_save_*``) makes the tables; ``_build`` has their order, since a table may need
+    every raw file once. *Building* (``_save_*``) makes the tables. ``_build`` has their order, since a table may need
     earlier ones. The steps of one line of ``_build`` are independent and run side by side.
 
-    Every table comes from a kernel. Those that grow with frames, copies or links run as tasks of the executor
-    (``write_shares``), each of which reads its bucket; the others are made here (``_save_small``). Checks are judged
-    last.
+    Every table comes from a kernel. Tables that grow with frames, copies or links run as tasks of the executor
+    (``write_shares``), each of which reads its bucket. The other tables are made here (``_save_small``). Checks are
+    judged last.
     """
 
     def __init__(self, executor: Executor, run: RunDir) -> None:
@@ -109,7 +109,7 @@ class Pipeline:
     # ---------------------------------------------------------------------------------------------- tables
 
     def _build(self) -> None:
-        """Each line needs the tables of those above it."""
+        """Make all tables. Each line needs the tables of the lines above it."""
         in_parallel(hops=self._save_hops, links=self._save_links, pairs=self._save_pairs)
         self._find_earliest()
         in_parallel(
@@ -158,7 +158,7 @@ class Pipeline:
         self._staged.wire.complete()
 
     def _save_links(self) -> None:
-        """What the traces say of nodes and their links, of which each trace has its own node's."""
+        """Save what the traces have of nodes and their links; each trace has the links of its own node."""
         tables = ("instances", "subscriptions", "physical_links", "links")
         make = partial(link_tasks.build_links, self._link_sources())
         self._write(make, "uptimes", "interests", *tables, "opposite")
@@ -184,14 +184,14 @@ class Pipeline:
         )
 
     def _save_pairs(self) -> None:
-        """What became of each packet between two hosts, if there is a capture."""
+        """Save what became of each packet between two hosts, if there is a capture."""
         run, folder = self._run, self._staging / "transits"
         self.transits: Transits | Absent | None = None
         self._queues: pa.Table | None = None
         if run.captures and not run.manifest.has_ability("shape"):
             self.transits = Absent("nothing was asked of the network between the machines")
         elif run.network.jitter_ms and not run.network.jitter_correlation_ms:
-            self.transits = Absent("an earlier version of Trellis drew the jitter of every packet anew", due=True)
+            self.transits = Absent("an earlier version of Trellis drew a new jitter for every packet", due=True)
         if not run.captures or self.transits is not None:
             self._save_small("pairs", [])
             return
@@ -210,7 +210,7 @@ class Pipeline:
         self.transits = weigh_transits(self._executor, rules, folder, self._path("pairs"), sorted_values, self._buckets)
 
     def _find_earliest(self) -> None:
-        """When packets could have brought each delivery, if the way of each packet is known."""
+        """Find when packets could have brought each delivery, if the path of each packet is known."""
         target = self._staging / "earliest"
         lacking = self._too_many_packets() if isinstance(self.transits, Transits) else self.transits
         if lacking is not None or self.transits is None:
@@ -269,7 +269,7 @@ class Pipeline:
         [self.host_captures] = self._executor.map(compare_captures, [self._run.path])
 
     def _save_sharing(self) -> None:
-        """Both views' sizes, and whether the links of the traces are those of the captures (None: no captures)."""
+        """Save the sizes of both views, and compare the links of traces and captures (None: no captures)."""
         sources = self._link_sources()
         if sources.captured:
             observed = ("observed", "read_ends") if sources.observer is not None else ()
@@ -304,7 +304,7 @@ class Pipeline:
         self._save_small("epochs", rows)
 
     def _save_faults(self) -> None:
-        """The table of faults; nothing where there are none."""
+        """Save the table of faults; nothing if there are none."""
         run, timeline = self._run, self._run.timeline
         if not run.changes:
             return
@@ -314,7 +314,7 @@ class Pipeline:
         self._write_small(FAULTS, pa.Table.from_pylist(rows, arrow_schema(FAULTS)))
 
     def _save_underlay_links(self) -> None:
-        """The table of the underlay's links; nothing where the underlay has no graph."""
+        """Save the table of the underlay's links; nothing if the underlay has no graph."""
         hosts = {place.node: place.host for place in self._run.plan.placement}
         through = Through.of(self._run.underlay, hosts)
         if through is None:
@@ -324,7 +324,7 @@ class Pipeline:
         self._write_small(UNDERLAY_LINKS, build_underlay_links(self._executor, through, sources))
 
     def _save_groups(self) -> None:
-        """The tables of messages with expressions; nothing where no message has one."""
+        """Save the tables of messages with expressions; nothing if no message has one."""
         run = self._run
         if not run.has_expressions:
             return
@@ -389,7 +389,7 @@ class Pipeline:
         self.scheduled = weigh_schedule(self._executor, self._run)
 
     def _weigh_completeness(self) -> None:
-        """What needs captures, and the hops."""
+        """Compare traces and captures, which needs captures and the hops."""
         executor, run, buckets = self._executor, self._run, self._buckets
         self.completeness: Completeness | None = None
         self.identity: Outcome | None = None
@@ -421,7 +421,7 @@ class Pipeline:
         self._save_small("checks", [msgspec.to_builtins(check) for check in check_run(evidence)])
 
     def _save_overlay(self) -> None:
-        """The overlay's measures over time, and those of its topics and nodes at zero and at the workload's end."""
+        """Save the overlay's measures over time, and those of its topics and nodes at zero and at the end."""
         run, timeline = self._run, self._run.timeline
         end_ns = timeline.published_ns
         physical, logical = (read_parquet(self._path(name)) for name in ("physical_links", "links"))
@@ -445,7 +445,7 @@ class Pipeline:
 
     @property
     def _transmissions(self) -> Place:
-        """Copies of messages: frames, or what programs report that say nothing of frames."""
+        """Copies of messages: frames, or reports of programs that do not report frames."""
         is_reported = FRAME in self._missing and DUPLICATE not in self._missing
         return self._staging / ("reported" if is_reported else "transmissions")
 
@@ -453,7 +453,7 @@ class Pipeline:
         return self._tables / table_file(name)
 
     def _write(self, make: Callable[[Share], Made], *names: str) -> None:
-        """Write tables of the run to their place, others to the staging folder, a share per bucket."""
+        """Write tables of the run to their place and other tables to the staging folder, one share per bucket."""
         targets = {name: self._path(name) if name in TABLES else self._staging / name for name in names}
         write_shares(self._executor, make, targets, self._buckets)
 
@@ -466,7 +466,7 @@ class Pipeline:
         write_share({name: table}, {name: path}, Share())
 
     def write_packets(self) -> None:
-        """Write the table ``packets``, a row per packet of the captures."""
+        """Write the table ``packets``, one row per packet of the captures."""
         folder = self._path("packets")
         folder.mkdir()
         reading = Reading(("packets",), epoch_offset_ns=self._run.manifest.epoch_offset_ns, foreign=True)

@@ -1,4 +1,4 @@
-"""What was published: the messages that the schedule asks for, and those that the traces tell of."""
+"""Find what was published: the messages that the schedule asks for, and the messages in the traces."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from metrics.tables.traces import MENTIONS, TOLD
 
 _MESSAGES: Final = arrow_schema("messages")
 PUBLISHED: Final = pa.schema([_MESSAGES.field(index) for index in range(6)]).append(pa.field("expression", pa.string()))
-"""What is known of a message without its copies; ``expression``: null if it has none."""
+"""What is known of a message without its copies. ``expression`` is null if it has none."""
 
 PLANNED: Final = schema_of(
     "at_ns bigint, action string, message_id bigint, topics array<bigint>, payload_bytes bigint, expression string"
@@ -29,12 +29,12 @@ CONTENTS: Final = schema_of("message_id bigint, topics array<bigint>, payload_by
 
 
 _ACTIONS: Final = 50_000
-"""How many are held at a time."""
+"""The number of actions in memory at a time."""
 
 
 @dataclass(frozen=True)
 class PublishedSources:
-    """What is known of publications, as Parquet in buckets of messages."""
+    """What is known about publications, as Parquet files in buckets of messages."""
 
     planned: Place  # ``stage_schedule``
     told: Place  # ``traces.TOLD``
@@ -46,7 +46,7 @@ def stage_schedule(schedule: Iterable[dict[str, Any]], folder: Place, buckets: i
 
     Args:
         schedule: the run's (``RunDir.schedule``).
-        folder: where they are staged, which is there.
+        folder: where they are staged; it must exist.
         buckets: how many there are.
     """
     parts = BucketParts(folder, 0, PLANNED, buckets)
@@ -58,15 +58,15 @@ def stage_schedule(schedule: Iterable[dict[str, Any]], folder: Place, buckets: i
 
 
 def build_published(sources: PublishedSources, zero_ns: int, share: Share) -> dict[str, Rows]:
-    """Every message that was published, by its publisher's word or, where that trace is lost, by a receiver's.
+    """Return every message that was published, from its publisher's trace or, if that is lost, from a receiver's.
 
-    And ``contents`` (``CONTENTS``) for the tasks that make hops: each message in all buckets of connections that have
-    frames of it.
+    Also return ``contents`` (``CONTENTS``) for the tasks that make hops: each message in all buckets of connections
+    that have frames of it.
 
     Args:
-        sources: see there.
+        sources: what is known about publications.
         zero_ns: the instant from which the schedule counts.
-        share: by the message's number.
+        share: a share of the messages, by their number.
     """
     asked = read_bucket(sources.planned, PLANNED, share)
     said = ["event", "message_id", "ts_ns", "topics", "len_bytes"]
@@ -94,7 +94,7 @@ def build_published(sources: PublishedSources, zero_ns: int, share: Share) -> di
 
 
 def _send_contents(published: pa.Table, mentions: Place, share: Share) -> list[pa.Table]:
-    """``CONTENTS`` by bucket of connections."""
+    """Return ``CONTENTS`` by bucket of connections."""
     contents = published.select(CONTENTS.names)
     if share.count == 1:
         return [contents]

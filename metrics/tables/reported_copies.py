@@ -1,4 +1,4 @@
-"""The copies of messages by the reports of programs, for runs whose frames are not known."""
+"""Find the copies of messages in the reports of programs, for runs whose frames are not known."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,7 +12,7 @@ from metrics.tables.traces import FURTHER, TOLD
 
 
 def build_reported(staging: Place, share: Share) -> dict[str, Rows]:
-    """``TRANSMISSIONS`` in buckets of messages, by what the programs of a share of the messages report.
+    """Return ``TRANSMISSIONS`` in buckets of messages, from the programs' reports of a share of the messages.
 
     A delivery or a duplicate is a copy, except at the publisher. Programs do not report which nodes are relays.
     """

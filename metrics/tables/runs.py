@@ -1,8 +1,8 @@
-"""Exact quantiles of values that lie in many files: each file is sorted, and no one reads them all.
+"""Find exact quantiles of values in many files: each file is sorted, and no process reads them all.
 
 A task writes its values sorted, as a *sorted run*. Quantiles are found by bisection of the values themselves: a step
-asks every run how many of its values are not above the middle, which reads a few of them. Floats are ordered as their
-bits are, apart from the sign, so both kinds are bisected as integers.
+asks every run how many of its values are at most the middle, which reads a few of them. Floats have the order of their
+bits, apart from the sign, so both kinds are bisected as integers.
 """
 
 import math
@@ -23,10 +23,10 @@ _MOST: int = np.iinfo(np.int64).max
 
 
 class SortedRun(NamedTuple):
-    """The values of a task."""
+    """The sorted values of a task."""
 
     path: Place
-    total: float  # their sum, exact of integers
+    total: float  # the sum of the values, exact for integers
 
 
 def write_run(path: Place, values: Values) -> SortedRun:
@@ -47,7 +47,7 @@ class SortedRuns:
         self.total = sum(run.total for run in runs)
 
     def at_ranks(self, ranks: Sequence[int]) -> Values:
-        """(n,) the values that so many are before when all are sorted; there must be so many."""
+        """Return the values, (n,), at ranks: the number of values before each when all are sorted. They must exist."""
         wanted = np.array(ranks, np.int64)
         low = np.full(len(wanted), min(self._code(run[:1])[0] for run in self._runs))
         high = np.full(len(wanted), max(self._code(run[-1:])[0] for run in self._runs))
@@ -59,31 +59,31 @@ class SortedRuns:
         return self._value(low)
 
     def at_rank(self, rank: int) -> float:
-        """The value that so many are before when all are sorted."""
-        value: float = self.at_ranks([rank])[0].item()  # of integers, an integer
+        """Return the value at a rank: the number of values before it when all are sorted."""
+        value: float = self.at_ranks([rank])[0].item()  # an integer if the values are integers
         return value
 
     def quantile(self, share: float) -> float:
-        """The least value that at least so large a share of all does not exceed; 0 where there are none."""
+        """Return the least value that at least this share of all values does not exceed; 0 if there are no values."""
         return self.at_rank(max(math.ceil(self.count * share) - 1, 0)) if self.count else 0.0
 
     def distribution(self, unit: float = 1.0) -> Distribution:
-        """What is kept of the values, divided by ``unit``."""
+        """Return the distribution of the values, divided by ``unit``."""
         ranks = kept_ranks(self.count)
         values = self.at_ranks(ranks) / unit if ranks else np.empty(0)
         return Distribution(self.count, self.total / unit, tuple(ranks), tuple(values.tolist()))
 
     def _code(self, values: Values) -> Ints:
-        """Integers in the order of the values."""
+        """Return integers in the order of the values."""
         bits: Ints = np.ascontiguousarray(values).view(np.int64)
         return bits if self._kind.kind == "i" else _turned(bits)
 
     def _value(self, codes: Ints) -> npt.NDArray[np.generic]:
-        """The values of such integers."""
+        """Return the values of such integers."""
         return codes if self._kind.kind == "i" else _turned(codes).view(self._kind)
 
 
 def _turned(bits: Ints) -> Ints:
-    """The bits of floats as integers in the order of the floats, or back: negative floats are in reverse order."""
+    """Turn the bits of floats to integers in the order of the floats, or back: negative floats are in reverse order."""
     turned: Ints = bits ^ (bits >> 63 & _MOST)
     return turned

@@ -1,4 +1,4 @@
-"""What the schedule asks for, counted by one task: it has a line per message, and each is read a few times."""
+"""Count what the schedule asks for, in one task: the schedule has one line per message and is read several times."""
 
 from typing import NamedTuple
 
@@ -16,12 +16,12 @@ from metrics.tables.schemas import arrow_schema
 
 
 class Scheduled(NamedTuple):
-    """The schedule of a run."""
+    """What the schedule of a run asks for."""
 
     publications: int
     changes: int  # see ``recount.count_changes``
     recount: Recount
-    settling: int  # deliveries that ``workload.settle_s`` leaves out
+    settling: int  # deliveries that ``workload.settle_s`` excludes
 
 
 def weigh_schedule(executor: Executor, run: RunDir) -> Scheduled:
@@ -44,7 +44,7 @@ def _count(places: tuple[Place, Place]) -> Scheduled:
 
 
 def read_lags(run: RunDir) -> dict[int, int]:
-    """By message, how much later than scheduled it was published, in ns; without those within ``CHURN_MARGIN``."""
+    """Return how much later than scheduled messages were published, in ns, without those within ``CHURN_MARGIN``."""
     lag_ns = pc.field("publish_ns") - pc.field("scheduled_ns")
     columns = {"message_id": pc.field("message_id"), "lag_ns": lag_ns}
     messages = open_dataset(run.tables / table_file("messages"), arrow_schema("messages"))

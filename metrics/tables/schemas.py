@@ -112,17 +112,17 @@ def _columns_of(declared: str) -> dict[str, str]:
 
 
 TABLES: Final[dict[str, dict[str, str]]] = {name: _columns_of(columns) for name, columns in _COLUMNS.items()}
-"""Every table that ``build`` always writes (``packets`` and those of ``OPTIONAL`` are optional)."""
+"""Every table that ``build`` always writes. ``packets`` and the tables of ``OPTIONAL`` are optional."""
 
 GROUPS: Final = "groups"
 GROUP_LINKS: Final = "group_links"
-"""The tables that only runs have whose messages have expressions."""
+"""The tables of runs whose messages have expressions."""
 
 FAULTS: Final = "faults"
-"""The table that only runs with faults have."""
+"""The table of runs with faults."""
 
 UNDERLAY_LINKS: Final = "underlay_links"
-"""The table that only runs have whose underlay is a graph of routers and links."""
+"""The table of runs whose underlay is a graph of routers and links."""
 
 OPTIONAL: Final = {
     GROUPS: _columns_of("""
@@ -143,7 +143,7 @@ OPTIONAL: Final = {
         wait_ms_p99 double, wait_ms_max double, copies bigint, messages bigint, copies_max bigint
     """),
 }
-"""Tables that are written only for runs that have what they are about."""
+"""Tables that are written only for runs with such messages, faults or underlays."""
 
 _ARROW: Final[dict[str, pa.DataType]] = {
     "array<bigint>": pa.list_(pa.int64()),
@@ -157,7 +157,7 @@ _ARROW: Final[dict[str, pa.DataType]] = {
 
 
 def schema_of(columns: str) -> pa.Schema:
-    """Columns that are declared as in SQL, as Arrow types."""
+    """Return columns that are declared as in SQL, as Arrow types."""
     return pa.schema([(name, _ARROW[kind]) for name, kind in (column.split() for column in columns.split(","))])
 
 
@@ -168,7 +168,7 @@ def arrow_schema(table: str) -> pa.Schema:
 
 
 def require_tables(run: RunDir) -> int:
-    """Check that an analysed run's tables can be read. Tables of an older version can if they have every column.
+    """Check that an analysed run's tables can be read. Tables of an older version can be read if no column is missing.
 
     All tables are made together. Parts that Spark wrote do not say a version.
 
@@ -200,7 +200,7 @@ def require_tables(run: RunDir) -> int:
 
 
 def _is_alike(wanted: pa.DataType, found: pa.DataType) -> bool:
-    """Whether values of both types are integers, numbers, truth values, strings, or lists of integers."""
+    """Return whether values of both types are integers, numbers, truth values, strings, or lists of integers."""
     if pa.types.is_list(wanted):
         return pa.types.is_list(found) and _is_alike(wanted.value_type, found.value_type)
     kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_string)

@@ -1,6 +1,6 @@
-"""Kernels as tasks: each makes its share of tables from what is staged, and writes it as Parquet itself.
+"""Run kernels as tasks: each task makes its share of tables from staged rows, and writes it as Parquet.
 
-Rows that go through Spark to be joined and grouped cost several times what this costs; see ADR 0008.
+Rows that Spark joins and groups cost several times as much; see ADR 0008.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,7 +21,7 @@ LEAST_ROWS, MOST_ROWS = 200_000, 2_000_000
 _GROUP_ROWS = 100_000
 
 PIECE_ROWS: Final = 3_000_000
-"""A share with more rows is made in pieces of at most so many: shares are of equal size on the average only."""
+"""A share with more rows is made in pieces of at most this many: shares have the same size only on average."""
 
 Rows: TypeAlias = "pa.Table | list[pa.Table]"
 Tables: TypeAlias = "Mapping[str, Rows]"
@@ -30,7 +30,7 @@ Made: TypeAlias = "Tables | Iterator[Tables]"
 
 @dataclass(frozen=True)
 class Share:
-    """Of a table's rows those whose key leaves the remainder ``number`` of ``count``, or a piece of these."""
+    """The rows of a table whose key leaves the remainder ``number`` when divided by ``count``, or a piece of them."""
 
     number: int = 0
     count: int = 1
@@ -38,35 +38,41 @@ class Share:
 
     @property
     def name(self) -> str:
-        """What names of its files have."""
+        """The part of the share in the names of its files."""
         return f"{self.number}.{self.piece}" if self.piece else str(self.number)
 
 
 def all_shares(count: int) -> list[Share]:
-    """So many shares, which are all rows."""
+    """Return ``count`` shares, which together have all rows."""
     return [Share(number, count) for number in range(count)]
 
 
 def count_shares(workers: int, rows: int) -> int:
-    """How many shares are made of so many rows: each worker takes more than one where it would hold too much."""
+    """Return the number of shares for a number of rows; a worker takes several shares if it would hold too much."""
     fitting = -(-rows // MOST_ROWS)
     return -(-fitting // workers) * workers if fitting > workers else max(1, min(workers, rows // LEAST_ROWS), fitting)
 
 
 def of_share(rows: pa.Table, key: str, share: Share) -> pa.Table:
-    """The rows of a share, by a column of integers. Rows without a value are in the last share."""
+    """Return the rows of a share, by a column of integers. Rows without a value are in the last share.
+
+    Args:
+        rows: any rows.
+        key: the column of integers.
+        share: the share.
+    """
     return rows.filter(pa.array(numbers(rows[key], -1) % share.count == share.number)) if share.count > 1 else rows
 
 
 def write_shares(
     executor: Executor, make: Callable[[Share], Made], targets: Mapping[str, Place], count: int = 1
 ) -> None:
-    """Write tables as folders of parts, a task each.
+    """Write tables as folders of parts, one task per share.
 
     Args:
         executor: runs the tasks.
-        make: makes a share of every table, by name, or yields its pieces, of which there is one at least.
-        targets: their folders; none may be there yet.
+        make: makes a share of every table, by name, or yields its pieces, of which there is at least one.
+        targets: the folders of the tables; none of them may exist yet.
         count: how many shares there are.
     """
     for target in targets.values():
@@ -86,7 +92,7 @@ def write_share(tables: Mapping[str, Rows], targets: Mapping[str, Place], share:
     """Write one share's part of each table.
 
     Args:
-        tables: name -> rows, or those of each bucket (``metrics.tables.buckets``), which become a part each if any.
+        tables: name -> rows, or the rows of each bucket (``metrics.tables.buckets``), each a part if there are any.
         targets: name -> the table's folder.
         share: which share it is.
     """
@@ -100,7 +106,7 @@ def write_share(tables: Mapping[str, Rows], targets: Mapping[str, Place], share:
 
 
 def written_shares(folder: Place, count: int) -> list[Share]:
-    """The shares, or pieces of them, of which a table of so many shares was made, in order."""
+    """Return the shares, or pieces of shares, of which a table of ``count`` shares was made, in order."""
     names = (path.stem.removeprefix("part-").partition(".") for path in folder.glob("part-*.parquet"))
     pieces = sorted((int(number), int(piece or 0)) for number, _, piece in names)
     return [Share(number, count, piece) for number, piece in pieces]

@@ -1,4 +1,4 @@
-"""What became of the messages that were published in spans of time: rows of tables that compare spans."""
+"""Measure what became of the messages that were published in spans of time, for tables that compare spans."""
 
 from functools import partial
 from itertools import pairwise
@@ -18,7 +18,7 @@ from metrics.tables.runs import SortedRun, SortedRuns, write_run
 
 
 class _Counted(NamedTuple):
-    """What a task says of a span."""
+    """What a task finds about a span."""
 
     messages: int
     expected: int
@@ -31,7 +31,8 @@ def measure_spans(
 ) -> list[dict[str, Any]]:
     """Return what became of the messages of each span, by the columns that tables of spans share.
 
-    They are ``from_ns``, ``to_ns``, ``messages``, ``deliveries_expected``, ``delivery_ratio`` and ``latency_ms_*``.
+    The columns are ``from_ns``, ``to_ns``, ``messages``, ``deliveries_expected``, ``delivery_ratio`` and
+    ``latency_ms_*``.
 
     Args:
         executor: reads the parts of the table ``deliveries``.

@@ -1,4 +1,4 @@
-"""Parquet that tasks write themselves, never through the JVM, each attempt a file of its own (``storage.attempts``)."""
+"""Parquet that tasks write themselves, never through the JVM. Each attempt has its own file (``storage.attempts``)."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,17 +17,17 @@ from metrics.storage.attempts import Attempt
 from metrics.storage.parquet import open_dataset
 
 STAGED = {"compression": "snappy"}
-"""What lives for minutes is compressed for speed."""
+"""Files that exist for minutes are compressed for speed."""
 
 GROUP_ROWS, FEWEST_ROWS = 100_000, 5_000
 
 MOST_GROUPS: Final = 100
-"""Row groups of a part's file."""
+"""The number of row groups in the file of a part."""
 
 
 @contextmanager
 def temporary_folder(parent: Place, prefix: str) -> Iterator[Place]:
-    """A folder in another one for the time of the block; its name begins with ``prefix``."""
+    """Make a folder in another one for the time of the block; its name begins with ``prefix``."""
     if not isinstance(parent, StorePath):
         with TemporaryDirectory(prefix=prefix, dir=parent) as folder:
             yield Path(folder)
@@ -40,7 +40,7 @@ def temporary_folder(parent: Place, prefix: str) -> Iterator[Place]:
 
 
 def remove_attempts(folder: Place) -> None:
-    """Remove what attempts left that were killed, also in the folders of a table that is partitioned."""
+    """Remove the files of attempts that were killed, also in the folders of a table that is partitioned."""
     for each in (folder, *folder.glob("*=*")):
         for attempt in each.glob(".*"):
             attempt.unlink(missing_ok=True)
@@ -49,30 +49,30 @@ def remove_attempts(folder: Place) -> None:
 def read_staged(
     path: Place, schema: pa.Schema, columns: Sequence[str] | None = None, where: pc.Expression | None = None
 ) -> pa.Table:
-    """The rows of a folder of parts, which may be empty, in the order of the parts.
+    """Read the rows of a folder of parts, which may be empty, in the order of the parts.
 
     Args:
         path: the folder.
-        schema: of its rows.
-        columns: those that are read; None = all.
-        where: which rows; None = all.
+        schema: the schema of its rows.
+        columns: the columns to read; None = all.
+        where: selects rows; None = all.
     """
     names = None if columns is None else list(columns)
     return open_dataset(path, schema).to_table(columns=names, filter=where)
 
 
 class ParquetPart:
-    """A Parquet file whose row groups are filled from small tables; it appears when it is closed.
+    """A Parquet file whose row groups are filled from small tables. The file appears when it is closed.
 
-    Rows that are added after that, or after very many row groups, whose places a writer keeps in memory, become
-    another file: its name has ``.1``, ``.2``, ... before the suffix.
+    Rows that are added after that, or after very many row groups, whose places a writer keeps in memory, become another
+    file: its name has ``.1``, ``.2``, ... before the suffix.
 
     Args:
-        path: the file; an earlier attempt's is replaced.
-        schema: of the rows.
+        path: the file; it replaces the file of an earlier attempt.
+        schema: the schema of the rows.
         order: columns by which each row group is sorted.
         compression: how the columns are compressed.
-        beside: how many parts are filled at the same time: the row groups of many are smaller.
+        beside: how many parts are filled at the same time: with many, row groups are smaller.
 
     Attributes:
         waiting: how many rows wait to be written.
@@ -99,7 +99,7 @@ class ParquetPart:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a file that has not appeared."""
+        """Whether there is a file that has not appeared yet."""
         return self._writer is not None
 
     def add(self, rows: pa.Table) -> None:
@@ -111,7 +111,7 @@ class ParquetPart:
             self.close()
 
     def close(self) -> None:
-        """Write what waits. A part without a row is no file."""
+        """Write the rows that wait. A part without a row is no file."""
         if self.waiting:
             self._flush()
         if self._writer is not None and self._attempt is not None:

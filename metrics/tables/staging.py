@@ -1,4 +1,4 @@
-"""The first phase of an analysis: every raw file is read once, and staged in the buckets in which tasks need it."""
+"""The first phase of an analysis: read every raw file once, and stage it in the buckets in which tasks need it."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +23,13 @@ from metrics.tables.wire import WIRE_TABLES, Wire, captures_of, count_parts
 from peer.files import TRACE_FOLDER
 
 _BYTES_PER_ROW = 300
-"""Of traces and captures, for each sighting of a frame: by this the number of buckets is chosen before any is read."""
+"""Bytes of traces and captures per sighting of a frame, from which the number of buckets follows before any reading."""
 
 STARTERS_FILE = "starters.parquet"
 """``interests.STARTERS`` of every node."""
 
 STEPS = 2
-"""How many independent steps are under way at a time. Most of them wait for tasks."""
+"""How many independent steps run at a time. Most of them wait for tasks."""
 
 
 def in_parallel(**parts: Callable[[], Any]) -> dict[str, Any]:
@@ -44,13 +44,13 @@ def in_parallel(**parts: Callable[[], Any]) -> dict[str, Any]:
 
 
 def count_buckets(workers: int, run: RunDir) -> int:
-    """How many buckets a run is staged in: by its sightings of frames, or its nodes' seconds if these are more."""
+    """Return the number of buckets of a run, from its sightings of frames, or its nodes' seconds if these are more."""
     _, first, last = run.timeline.grid
     return count_shares(workers, max(run.recorded_bytes // _BYTES_PER_ROW, len(run.nodes) * (last - first + 1)))
 
 
 class StagedRun:
-    """What was read of a run, as Parquet that tasks wrote themselves.
+    """The raw files of a run, as Parquet that tasks wrote.
 
     Traces become the tables of ``traces.STAGED_TABLES``, captures those of ``wire.WIRE_TABLES`` in the folder ``wire``,
     the schedule ``planned``, the nodes ``nodes.parquet`` and ``STARTERS_FILE``, and the network between them ``pairs``

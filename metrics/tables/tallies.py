@@ -1,4 +1,4 @@
-"""Counts by a number, such as a node or a second: a task counts its rows, and the counts of all tasks are added up."""
+"""Counts by a number, such as a node or a second: each task counts its rows, and the counts of all tasks are added."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
@@ -18,7 +18,7 @@ def tally(kind: Callable[..., Counts], keys: Ints, *columns: Values) -> Tally[Co
     """Add up rows by their key, in the order of the keys.
 
     Args:
-        kind: a named tuple of how many rows there are and of the sums of the columns.
+        kind: a named tuple of the number of rows and of the sums of the columns.
         keys: (n,) of the rows.
         columns: (n,) truth values, or integers whose sums are below 2^53, each.
     """
@@ -28,7 +28,7 @@ def tally(kind: Callable[..., Counts], keys: Ints, *columns: Values) -> Tally[Co
 
 
 def add_tallies(tallies: Iterable[Tally[Counts]]) -> Tally[Counts]:
-    """The sums of several tallies, in the order of their keys."""
+    """Return the sums of several tallies, in the order of their keys."""
     total: Tally[Counts] = {}
     for each in tallies:
         total |= {key: add_counts(counts, total[key]) if key in total else counts for key, counts in each.items()}
@@ -36,14 +36,14 @@ def add_tallies(tallies: Iterable[Tally[Counts]]) -> Tally[Counts]:
 
 
 def add_counts(first: Counts, *others: Counts) -> Counts:
-    """The sums of counts of one kind, field by field."""
+    """Return the sums of counts of one kind, field by field."""
     kind: Any = type(first)
     total: Counts = kind(*map(sum, zip(first, *others, strict=True)))
     return total
 
 
 def add_outcomes(outcomes: Sequence[Outcome]) -> Outcome:
-    """Of several tasks' comparisons."""
+    """Add up the comparisons of several tasks."""
     worst = max(each.worst for each in outcomes)
     tested, failed, total = (sum(getattr(each, name) for each in outcomes) for name in ("tested", "failed", "total"))
     return Outcome(tested, failed, worst, total)

@@ -1,7 +1,7 @@
-"""How long TCP itself held frames back: that is the network's doing, not the host's.
+"""Find how long TCP itself held frames back, which is the network's share of a delay, not the host's.
 
-TCP sends nothing new while it repairs a loss or while its window is full. The acknowledgement of what is under way
-lets it go on. So a frame that left just after such an acknowledgement waited for it. Behind an access link with a rate,
+TCP sends nothing new while it repairs a loss or while its window is full. The acknowledgement of data under way lets it
+continue. So a frame that left just after such an acknowledgement waited for it. Behind an access link with a rate,
 acknowledgements come as slowly as the link lets frames through, so a frame that waits for the link waits for them.
 
 The window begins with ten packets, of which a large frame takes several. A loss makes it smaller, down to one packet
@@ -31,25 +31,25 @@ from metrics.tables.columns import group_rows, numbers, valid
 from peer.wire import MSS_BYTES
 
 LEAST_NS: Final = 1_000_000
-"""A frame that left its host so soon was not held back."""
+"""A frame that left its host this soon was not held back."""
 
 WINDOW_PACKETS: Final = 10
-"""TCP's first window (RFC 6928), and that after a pause. With fewer packets under way, and none lost before, TCP does
-not wait."""
+"""TCP's first window (RFC 6928), which is also its window after a pause. With fewer packets under way, and none lost
+before, TCP does not wait."""
 
 _NEVER: Final = np.iinfo(np.int64).max
 _MS: Final = 1e6
 
 
 def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
-    """Return how long TCP held each hop's frame back before it left, (n,) in ns; 0 where nothing shows that it did.
+    """Return how long TCP held each hop's frame back before it left, (n,) in ns; 0 if nothing shows that it did.
 
-    The frames ahead of a frame are those that were written before and whose acknowledgement may have come later than
-    the frame was written. An acknowledgement comes after the arrival and the delay asked for, back, and what jitter and
-    the queues of access links may add. TCP waited if the frames ahead fill its first window, or if a frame of the
-    stream was retransmitted before. It waited for the last of these instants before the frame left: an acknowledgement
-    may have come, the last byte of the frame before it left later than the first, some packets of a large frame may
-    have been acknowledged and others not.
+    The frames ahead of a frame are the frames that were written before it and whose acknowledgement may have come later
+    than the frame was written. An acknowledgement comes after the arrival, the delay asked for in the other direction,
+    and what jitter and the queues of access links may add. TCP waited if the frames ahead fill its first window, or if
+    a frame of the stream was retransmitted before. It waited for the last of these instants before the frame left: an
+    acknowledgement may have come; the last byte of the frame before it left later than the first; some packets of a
+    large frame may have been acknowledged and others not.
 
     Args:
         rows: ``hops`` of whole streams.
@@ -67,7 +67,7 @@ def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
 
 
 def _met_halt(rows: pa.Table, pairs: Place) -> Bools:
-    """Return whether a cut of its pair, a pause at either end, or TCP's waits after it, held a frame back, (n,)."""
+    """Return whether a cut of its pair, a pause at either end, or TCP's waits after it held each frame back, (n,)."""
     source, destination = (numbers(rows[name], -1) for name in ("src_node", "dst_node"))
     sent_ns, left_ns = (numbers(rows[name]) for name in ("log_send_ns", "tap_tx_ns"))
     met = PairChanges.staged(pairs).meet(source, destination, sent_ns, left_ns, which="settling")
@@ -85,12 +85,12 @@ class _Sent:
     off: Ints
     packets: Ints
     sent_ns: Ints
-    left_ns: Ints  # the first byte
-    last_ns: Ints  # the last byte
+    left_ns: Ints  # when the first byte left
+    last_ns: Ints  # when the last byte left
     resent: Bools
-    partly_ns: Ints  # when the acknowledgement of its first packet came at the earliest
-    acked_ns: Ints  # when that of its last packet came at the earliest
-    latest_ns: Ints  # when at the latest, but for chance
+    partly_ns: Ints  # when the acknowledgement of the first packet came at the earliest
+    acked_ns: Ints  # when the acknowledgement of the last packet came at the earliest
+    latest_ns: Ints  # when it came at the latest, except by chance
 
     @classmethod
     def of(cls, rows: pa.Table, pairs: Place) -> Self:

@@ -1,7 +1,7 @@
-"""Rows that last from one instant to another, as arrays: what follows what, what lasts when, and how many at a time.
+"""Rows that last from one instant to another, as arrays: which follow, which last at an instant, and how many.
 
-Keys are dense numbers of groups, as ``metrics.pcap.flows.factorise`` gives them. Time spans are half open. A *grid* is
-(zero_ns, first, last): its instants are zero_ns + k seconds, k = first..last.
+Keys are dense numbers of groups, from ``metrics.pcap.flows.factorise``. Time spans are half open. A *grid* is (zero_ns,
+first, last): its instants are zero_ns + k seconds, k = first..last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,15 +17,15 @@ from metrics.tables.columns import Column, codes, numbers
 SECOND_NS: Final = 1_000_000_000
 FOREVER: Final = 2**63 - 1
 _FAR_NS: Final = 2**62
-"""Beyond all instants; sums with other instants do not overflow."""
+"""An instant after all others; sums with other instants do not overflow."""
 
 Grid: TypeAlias = tuple[int, int, int]
 Spans: TypeAlias = tuple[Ints, Ints, Ints]
-"""The key, the first k and the k after the last one of time spans on a grid."""
+"""Time spans on a grid: the key, the first k, and the k after the last one."""
 
 
 def common_keys(*several: Sequence[Column]) -> list[Ints]:
-    """Keys for the rows of several tables: equal where all of their columns, of integers or strings, are equal."""
+    """Return keys for the rows of several tables: equal if all of their columns, of integers or strings, are equal."""
     columns = []
     for same in zip(*several, strict=True):
         if pa.types.is_string(same[0].type):
@@ -42,7 +42,13 @@ def _chunks(column: Column) -> list[pa.Array]:
 
 
 def next_instants(key: Ints, at_ns: Ints, last_ns: int) -> Ints:
-    """When the next row of the same key follows, in the order of time, then of rows; ``last_ns`` where none does."""
+    """Return when the next row of the same key follows, in order of time, then of rows; ``last_ns`` if none does.
+
+    Args:
+        key: (n,) the key of each row.
+        at_ns: (n,) the instant of each row.
+        last_ns: the result for rows that no row of their key follows.
+    """
     order = np.lexsort((at_ns, key))
     found = np.full(len(key), last_ns)
     same = np.flatnonzero(key[order[1:]] == key[order[:-1]])
@@ -51,14 +57,14 @@ def next_instants(key: Ints, at_ns: Ints, last_ns: int) -> Ints:
 
 
 def latest_end(key: Ints, from_ns: Ints, to_ns: Ints, asked: Ints, at_ns: Ints) -> pa.Array:
-    """The latest end of those spans of a key that have begun by an instant; null where none has.
+    """Return the latest end of the spans of a key that have begun by an instant; null if none has.
 
     Args:
-        key: of each span.
-        from_ns: its begin.
-        to_ns: its end.
+        key: the key of each span.
+        from_ns: the begin of each span.
+        to_ns: the end of each span.
         asked: (n,) keys.
-        at_ns: (n,) an instant for each of them.
+        at_ns: (n,) an instant for each of these keys.
     """
     ends, rank = np.unique(to_ns, return_inverse=True)
     begun, when, size = _places(key, from_ns, asked, at_ns)
@@ -73,13 +79,13 @@ def latest_end(key: Ints, from_ns: Ints, to_ns: Ints, asked: Ints, at_ns: Ints) 
 
 
 def first_since(key: Ints, at_ns: Ints, asked: Ints, from_ns: Ints) -> pa.Array:
-    """The first instant of a key that is not before another; null where there is none.
+    """Return the first instant of a key that is not before another; null if there is none.
 
     Args:
-        key: of each instant.
+        key: the key of each instant.
         at_ns: the instants.
         asked: (n,) keys.
-        from_ns: (n,) where to begin for each of them.
+        from_ns: (n,) where to begin for each of these keys.
     """
     there, when, size = _places(key, at_ns, asked, from_ns)
     order = np.argsort(there, kind="stable")
@@ -92,14 +98,21 @@ def first_since(key: Ints, at_ns: Ints, asked: Ints, from_ns: Ints) -> pa.Array:
 
 
 def _places(key: Ints, at_ns: Ints, asked: Ints, asked_ns: Ints) -> tuple[Ints, Ints, int]:
-    """Numbers that are ordered as (key, instant), and by how much those of two neighbouring keys differ."""
+    """Return numbers in the order of (key, instant), and the difference between those of two neighbouring keys."""
     instants, rank = np.unique(np.concatenate((at_ns, asked_ns)), return_inverse=True)
     size = max(len(instants), 1)
     return key * size + rank[: len(key)], asked * size + rank[len(key) :], size
 
 
 def on_grid(key: Ints, from_ns: Ints, to_ns: Ints, grid: Grid) -> Spans:
-    """Those spans that contain instants of the grid."""
+    """Return the spans that contain instants of the grid.
+
+    Args:
+        key: (n,) the key of each span.
+        from_ns: (n,) the begin of each span.
+        to_ns: (n,) the end of each span.
+        grid: the instants.
+    """
     zero_ns, first, last = grid
     since, until = (np.clip(each, -_FAR_NS, _FAR_NS) - zero_ns for each in (from_ns, to_ns))
     begin = np.maximum(-(-since // SECOND_NS), first)
@@ -109,7 +122,7 @@ def on_grid(key: Ints, from_ns: Ints, to_ns: Ints, grid: Grid) -> Spans:
 
 
 def unite(spans: Spans) -> Spans:
-    """The same instants of each key in spans that do not overlap."""
+    """Return the same instants of each key in spans that do not overlap."""
     key, begin, end = spans
     order = np.lexsort((begin, key))
     key, begin, end = key[order], begin[order], end[order]
@@ -126,12 +139,12 @@ def unite(spans: Spans) -> Spans:
 
 
 def count_lasting(row: Ints, begin: Ints, end: Ints, rows: int, grid: Grid) -> Ints:
-    """(rows, instants) How many spans last at each instant of the grid.
+    """Count the spans that last at each instant of the grid, (rows, instants).
 
     Args:
-        row: of each span, from 0.
-        begin: its first k.
-        end: the k after its last one.
+        row: the row of each span, from 0.
+        begin: the first k of each span.
+        end: the k after the last one of each span.
         rows: how many rows there are.
         grid: the instants.
     """
@@ -143,7 +156,7 @@ def count_lasting(row: Ints, begin: Ints, end: Ints, rows: int, grid: Grid) -> I
 
 
 def compare_lasting(words: Mapping[str, Spans]) -> dict[frozenset[str], int]:
-    """Of each set of words the number of (key, instant) pairs that just these contain.
+    """Count, for each set of names, the (key, instant) pairs that the spans of exactly these names contain.
 
     Args:
         words: spans by name, with common keys.
@@ -153,7 +166,7 @@ def compare_lasting(words: Mapping[str, Spans]) -> dict[frozenset[str], int]:
     at = np.concatenate([each[side] for each in united for side in (1, 2)])
     step = np.concatenate([np.full(len(each[0]), sign << bit) for bit, each in enumerate(united) for sign in (1, -1)])
     order = np.lexsort((at, key))
-    state = np.cumsum(step[order])[:-1]  # each word adds its bit where it begins and takes it where it ends
+    state = np.cumsum(step[order])[:-1]  # each span adds its bit at its begin and removes it at its end
     length = np.where(np.diff(key[order]) == 0, np.diff(at[order]), 0)
     counted = np.bincount(state, length, 1 << len(united)).astype(np.int64).tolist()
     return {
@@ -164,5 +177,5 @@ def compare_lasting(words: Mapping[str, Spans]) -> dict[frozenset[str], int]:
 
 
 def contained(key: Ints, from_ns: Ints, to_ns: Ints, asked: Ints, at_ns: Ints) -> Bools:
-    """Whether a span of the key contains the instant (the arguments are those of ``latest_end``)."""
+    """Return whether a span of the key contains the instant (for the arguments see ``latest_end``)."""
     return numbers(latest_end(key, from_ns, to_ns, asked, at_ns), -FOREVER) > at_ns

@@ -1,11 +1,10 @@
-"""Trace files to Parquet: a kernel for shares of the files, so that each is parsed once.
+"""Convert trace files to Parquet: a kernel for shares of the files, so that each file is parsed once.
 
-Frames go to ``frames``, every other event to ``events``; of the frames that were sent, all go to ``traced`` as well,
-the input of header-only captures, and those that begin a stream to ``beginnings``. What events say of messages goes to
-``told``, what became of every other copy to ``further``, what became of the copies from each neighbour to ``handled``,
-and what they say of links and subscriptions to ``changes``. All but ``events`` are in buckets
-(``metrics.tables.buckets``), and ``traced`` is divided as captures are. ``mentions`` says which buckets of ``frames``
-have frames of a message.
+Frames go to ``frames``, every other event to ``events``. Frames that were sent also go to ``traced``, the input of
+header-only captures, and those that begin a stream to ``beginnings``. Events about messages go to ``told``, events
+about later copies to ``further``, what became of the copies from each neighbour to ``handled``, and events about
+links and subscriptions to ``changes``. All but ``events`` are in buckets (``metrics.tables.buckets``), and ``traced``
+is divided as captures are. ``mentions`` says which buckets of ``frames`` have frames of a message.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +35,7 @@ EVENTS: Final = schema_of("""
     conn string, direction string, off bigint, len_bytes bigint, reason string, records bigint, epoch bigint,
     score double
 """)
-"""What is staged of a trace line; ``event`` is null where it is none. Types are the narrowest that every value fits."""
+"""What is staged of a trace line; ``event`` is null if it has none. Each type is the narrowest for all values."""
 
 FRAMES: Final = pa.schema([field for field in EVENTS if field.name not in ("reason", "records", "epoch", "score")])
 
@@ -54,12 +53,12 @@ FURTHER: Final = schema_of("event string, node int, ts_ns bigint, message_id big
 HANDLED: Final = schema_of("""
     node int, peer int, message_id bigint, first_event string, first_peer int, first_ns bigint, is_own boolean
 """)
-"""A row per event about a copy that names its sender (``describe_copies``)."""
+"""One row per event about a copy that names its sender (``describe_copies``)."""
 
 CHANGES: Final = schema_of("""
     event string, node int, peer int, ts_ns bigint, topics array<bigint>, conn string, direction string, reason string
 """)
-"""The events of which links, subscriptions and the times that nodes are up are made."""
+"""The events of which links, subscriptions and uptimes are made."""
 
 MENTIONS: Final = schema_of("message_id bigint, bucket bigint")
 """A bucket of connections that has frames of a message; a pair may have several rows."""
@@ -81,12 +80,12 @@ _LINES: Final = ObjectLines(EVENTS)
 BLOCK_BYTES = 16 << 20
 
 LINE_BYTES = 16 << 20
-"""A line that is longer by more than ``BLOCK_BYTES`` is not read; none that a peer writes comes near it."""
+"""A line that is longer by more than ``BLOCK_BYTES`` is not read. No peer writes lines of nearly this length."""
 
 _CUT: Final = b"!\n"
 
 COPIES_BYTES = 128 << 20
-"""Of a trace, whose events about copies are in memory together."""
+"""The size of a trace whose events about copies are in memory together."""
 
 _ABOUT_COPIES: Final = ("deliver", "relay", "duplicate")
 _REFUSES_COPY: Final = (
@@ -102,11 +101,11 @@ _COPY_EVENTS: Final = pa.schema([EVENTS.field(name) for name in ("event", "node"
 
 
 class TraceState(Struct, frozen=True):
-    """What was counted in a trace, or in a block of one."""
+    """What was counted in a trace, or in a block of a trace."""
 
-    node: int | None  # None = of no known node: the line names none, nor does the file's name
-    lines: int  # those that are not blank
-    corrupt: int  # lines that are no event
+    node: int | None  # None = no known node: neither the line nor the file's name gives one
+    lines: int  # lines that are not blank
+    corrupt: int  # lines that are not an event
     records: int | None  # lines before its end, as its ``stop`` says; None without a ``stop``
     drops: int  # frames that the peer dropped
     changes: int  # joins and leaves
@@ -124,8 +123,8 @@ class Staging(Struct, frozen=True):
 
     folder: Place  # where the folders of the staged tables are
     traced: bool  # whether to write ``traced``
-    ahead_ns: Mapping[int, int]  # how far the clocks of nodes are ahead of ours; absent = not
-    addresses: Mapping[int, str]  # of every node, for the buckets
+    ahead_ns: Mapping[int, int]  # how far the clocks of nodes are ahead of ours; absent = they are not
+    addresses: Mapping[int, str]  # the address of every node, for the buckets
     buckets: int = 1
     parts: int = 1  # into which captures are divided, and ``traced`` with them
 
@@ -134,9 +133,9 @@ def stage_files(files: Iterable[Place], staging: Staging, part: int) -> list[Tra
     """Parse trace files into a part of each staged table, or one per bucket.
 
     Args:
-        files: traces, named ``<node>.jsonl``.
-        staging: see there.
-        part: the number of this share; an earlier attempt's part is replaced.
+        files: traces, with the names ``<node>.jsonl``.
+        staging: how traces are staged.
+        part: the number of this share; it replaces the part of an earlier attempt.
 
     Returns:
         The state of every file's blocks, by node.
@@ -200,7 +199,7 @@ class _CopyEvents:
             self._parts.add(events, of_messages(events["message_id"], self._count))
 
     def by_message(self) -> Iterator[pa.Table]:
-        """All events of some messages at a time."""
+        """Yield all events of some messages at a time."""
         if self._count == 1:
             yield pa.concat_tables(self._rows)
             return
@@ -211,12 +210,12 @@ class _CopyEvents:
 
 
 def add_mentions(parts: BucketParts, frames: pa.Table, bucket: Ints, count: int) -> None:
-    """Note which buckets of connections have frames of a message; where there is only one, nothing needs to be noted.
+    """Record which buckets of connections have frames of a message; with only one bucket, record nothing.
 
     Args:
-        parts: of ``MENTIONS``, in buckets of messages.
+        parts: the parts of ``MENTIONS``, in buckets of messages.
         frames: conn and message_id of frames.
-        bucket: of each frame's connection.
+        bucket: the bucket of each frame's connection.
         count: how many buckets there are.
     """
     if count == 1:
@@ -228,10 +227,10 @@ def add_mentions(parts: BucketParts, frames: pa.Table, bucket: Ints, count: int)
 
 
 class TracedParts:
-    """The part of a task of ``traced``: each frame in the part of the captures that has its connection's packets.
+    """A task's part of ``traced``: each frame is in the part of the captures that has its connection's packets.
 
     Args:
-        staging: see there.
+        staging: how traces are staged.
         part: the name of the task's part.
     """
 
@@ -248,13 +247,13 @@ class TracedParts:
 
 
 def describe_copies(events: pa.Table) -> pa.Table:
-    """What became of the copies that nodes handled: ``HANDLED``.
+    """Return what became of the copies that nodes handled (``HANDLED``).
 
-    ``first_*`` are those of the node's first ``deliver`` or ``relay`` of the message that names a sender, null without
-    one. ``is_own``: the node handed on a message that no neighbour sent it, its own.
+    ``first_*`` describe the node's first ``deliver`` or ``relay`` of the message that names a sender; null if there is
+    none. ``is_own``: the node handed on a message of its own, which no neighbour sent it.
 
     Args:
-        events: of whole nodes: event, node, peer, ts_ns, message_id; all ``deliver``, ``relay`` and ``duplicate``.
+        events: all ``deliver``, ``relay`` and ``duplicate`` of whole nodes: event, node, peer, ts_ns, message_id.
     """
     events = events.combine_chunks()
     has_peer = pc.is_valid(events["peer"])
@@ -271,32 +270,32 @@ def describe_copies(events: pa.Table) -> pa.Table:
 
 
 def read_events(path: Place, ahead_ns: Mapping[int, int]) -> Iterator[pa.Table]:
-    """Read a trace a block of lines at a time, as rows of ``EVENTS``; ``event`` is null where a line is no event.
+    """Yield a trace a block of lines at a time, as rows of ``EVENTS``; ``event`` is null if a line is not an event.
 
     Args:
-        path: the trace, named ``<node>.jsonl``.
-        ahead_ns: how far the clocks of nodes are ahead of ours; absent = not.
+        path: the trace, with the name ``<node>.jsonl``.
+        ahead_ns: how far the clocks of nodes are ahead of ours; absent = they are not.
     """
     for block in read_blocks(path):
         yield _settle(parse(block), path, ahead_ns)
 
 
 def locate(frames: pa.Table) -> pa.Table:
-    """Those frames that say where in a stream they lie."""
+    """Return the frames that say where in a stream they lie."""
     said = [pc.field(name).is_valid() for name in ("conn", "direction", "off", "len_bytes")]
     return frames.filter(said[0] & said[1] & said[2] & said[3])
 
 
 def parse(lines: bytes) -> pa.Table:
-    """A row of ``EVENTS`` for every line that is not blank; a line that is no such object gives a row of nulls."""
+    """Return a row of ``EVENTS`` for every line that is not blank, with nulls if the line is not such an object."""
     return _LINES.parse(lines)
 
 
 def read_blocks(path: Place) -> Iterator[bytes]:
-    """The file's bytes, some whole lines at a time.
+    """Yield the file's bytes, some whole lines at a time.
 
     A line that does not end within ``LINE_BYTES`` after the block in which it begins is cut there, and marked so that
-    it is no JSON.
+    it is not JSON.
     """
     with path.open("rb") as file:
         while block := file.read(BLOCK_BYTES):
@@ -305,7 +304,7 @@ def read_blocks(path: Place) -> Iterator[bytes]:
 
 
 def _skip_line(file: IO[bytes], rest: bytes) -> bool:
-    """Read up to the end of a line of which ``rest`` is known; whether there was more of it."""
+    """Read up to the end of a line that begins with ``rest``; return whether there was more of it."""
     skipped = False
     while len(rest) == LINE_BYTES and not rest.endswith(b"\n"):
         rest = file.readline(LINE_BYTES)
@@ -314,9 +313,9 @@ def _skip_line(file: IO[bytes], rest: bytes) -> bool:
 
 
 def _settle(events: pa.Table, path: Place, ahead_ns: Mapping[int, int]) -> pa.Table:
-    """Rows that lack what every event has are none; they, and events that name no node, belong to their file's.
+    """Turn rows into nulls that lack what every event has; give them, and events without a node, their file's node.
 
-    Instants become those of our clock.
+    Instants are converted to our clock.
     """
     good = pc.and_(pc.is_valid(events["event"]), pc.is_valid(events["ts_ns"]))
     number = int(path.stem) if path.stem.isdecimal() else None
@@ -348,13 +347,13 @@ def _states(events: pa.Table) -> list[TraceState]:
 
 
 def merge_states(states: Iterable[TraceState]) -> dict[int | None, TraceState]:
-    """The states of whole traces by node, from those of their blocks."""
+    """Return the states of whole traces by node, from the states of their blocks."""
     schema = pa.schema([(name, pa.int64()) for name in TraceState.__struct_fields__])
     return {state.node: state for state in _add_up(pa.Table.from_pylist([asdict(each) for each in states], schema))}
 
 
 def _add_up(states: pa.Table) -> list[TraceState]:
-    """Count the rows of a node together."""
+    """Add up the rows of each node."""
     wanted = [(name, "max" if name == "records" else "sum") for name in states.column_names if name != "node"]
     rows = states.group_by("node").aggregate(wanted)
     names = [name.rpartition("_")[0] or name for name in rows.column_names]

@@ -1,6 +1,6 @@
-"""What checks ask of the transits of all packets: a task weighs each bucket of destinations, and all is added up.
+"""Find what checks need of the transits of all packets: each task evaluates a bucket of destinations; sums are added.
 
-``metrics.tables.transits`` says what a transit is.
+``metrics.tables.transits`` defines a transit.
 """
 
 from collections.abc import Callable
@@ -40,23 +40,23 @@ from topologies.model import DOWN, UP
 Floats = npt.NDArray[np.float64]
 
 KINDS: Final = ("steady", "jittered", "rated")
-"""Of packets: of pairs without jitter, with it, and through a link with a rate."""
+"""Kinds of packets: of pairs without jitter, of pairs with jitter, and through a link with a rate."""
 
 GRACE_NS: Final = 500_000_000
-"""A packet that was due so long before the end of the judged span has arrived within it."""
+"""A packet that was due this long before the end of the judged span has arrived within it."""
 
 _LOSSES: Final = schema_of("src_node int, dst_node int, sent bigint, lost bigint, asked double")
-"""By directed pair with loss: packets that met no full queue, those of them that were lost, and the mean loss asked for
-of them."""
+"""By directed pair with loss: packets that met no full queue, the packets among them that were lost, and the mean loss
+asked for."""
 
 FEWEST_OF_LINK: Final = 100
 """Packets that a link must have passed to be judged by itself."""
 
 LINK_LATE_RATIO: Final = 0.05
-"""The share of a link's packets that may be late: of all links together it is one in a hundred."""
+"""The share of a link's packets that may be late. For all links together, one in a hundred may be."""
 
 LINK_QUEUE_RATIO: Final = 0.01
-"""The share of its packets that may be dropped or kept against its queue."""
+"""The share of a link's packets that may be dropped or kept against its queue."""
 
 _MS: Final = 1e6
 _HUNDRED: Final = 100
@@ -64,7 +64,7 @@ _HUNDRED: Final = 100
 
 @dataclass(frozen=True)
 class TransitRules:
-    """By what the transits of a run are judged."""
+    """What is needed to judge the transits of a run."""
 
     pairs: Place  # what was asked of pairs of nodes, and of their access links
     judged_ns: tuple[int, int]
@@ -77,30 +77,30 @@ class Counts(NamedTuple):
     """Packets of the judged span; they add up over tasks."""
 
     sent: int
-    plain_sent: int  # of pairs without loss, through no link with a rate
+    plain_sent: int  # packets of pairs without loss, through no link with a rate
     plain_lost: int
-    invented: int  # arrived, and never left
-    steady: int  # arrived, by ``KINDS``
+    invented: int  # packets that arrived and never left
+    steady: int  # packets that arrived, by ``KINDS``
     jittered: int
     rated: int
-    lossy_sent: int  # of pairs with loss; without those that met a full queue
+    lossy_sent: int  # packets of pairs with loss, without packets that met a full queue
     lossy_lost: int
-    through: int  # through a link with a rate
-    wrongly_queued: int  # those of them dropped, or not dropped, against the queue's length
-    rated_jittered: int  # with jitter, of the same
+    through: int  # packets through a link with a rate
+    wrongly_queued: int  # such packets that were dropped, or kept, against the queue's length
+    rated_jittered: int  # such packets with jitter
 
 
 class _Weighed(NamedTuple):
-    """What a task says of its packets."""
+    """What a task finds about its packets."""
 
     counts: Counts
-    expected: tuple[float, float]  # lost packets by the loss asked for, and their variance
+    expected: tuple[float, float]  # lost packets expected from the loss asked for, and the variance of their number
     runs: dict[str, SortedRun]  # errors in ms, by ``KINDS``
     late: dict[str, Late]
-    bias_ms: Moments  # of deviations from the delays asked for, under jitter
-    drawn_ms: Moments  # of the delays asked for, less their mean, of the same packets
-    found_ms: Moments  # of their delays, less the same
-    jitter_ms: Moments  # asked for, of the same packets
+    bias_ms: Moments  # deviations from the delays asked for, under jitter
+    drawn_ms: Moments  # the delays asked for of the same packets, less their mean
+    found_ms: Moments  # the delays of the same packets, less the same mean
+    jitter_ms: Moments  # the jitter asked for, for the same packets
     losses: pa.Table  # ``_LOSSES``
     links: Ints  # (4, 2 n + m) packets of each link with a rate: see ``_by_link``
 
@@ -108,11 +108,11 @@ class _Weighed(NamedTuple):
 def weigh_transits(
     executor: Executor, rules: TransitRules, transits: Place, pairs: Place, folder: Place, buckets: int
 ) -> Transits:
-    """Judge the transits, and write the table ``pairs``, each bucket by a task.
+    """Judge the transits, one bucket per task, and write the table ``pairs``.
 
     Args:
         executor: runs the tasks.
-        rules: see there.
+        rules: what is needed to judge the transits.
         transits: ``TRANSITS``, in buckets.
         pairs: the folder of the table.
         folder: where the tasks write sorted values; all workers see it.
@@ -126,7 +126,7 @@ def weigh_transits(
 
 
 def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
-    """Return what the tasks say together."""
+    """Return what the tasks found together."""
     counts = add_counts(*(each.counts for each in weighed))
     late = {kind: Late(*add_counts(*(each.late[kind] for each in weighed))) for kind in KINDS}
     spreads = {kind: spread_few(SortedRuns(each.runs[kind] for each in weighed), late[kind]) for kind in KINDS}
@@ -169,7 +169,7 @@ def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
 
 
 def spread_few(runs: SortedRuns, late: Late) -> Spread:
-    """The quantiles of errors; the p99 of fewer than a hundred is the second largest: one is more than one in 100."""
+    """Return the quantiles of errors. With fewer than a hundred, the p99 is the second largest error."""
     found = spread_runs(runs, late)
     if not 1 < runs.count < _HUNDRED:
         return found
@@ -177,7 +177,14 @@ def spread_few(runs: SortedRuns, late: Late) -> Spread:
 
 
 def judge_losses(counts: Counts, expected: float, variance: float, pairs: pa.Table) -> Losses | Absent:
-    """Losses of all pairs together, of those with the same loss asked for, and of each pair (``_LOSSES``)."""
+    """Judge the losses of all pairs together, of pairs with the same loss asked for, and of each pair (``_LOSSES``).
+
+    Args:
+        counts: packets of the judged span.
+        expected: lost packets expected from the loss asked for.
+        variance: the variance of their number.
+        pairs: ``_LOSSES``.
+    """
     if not counts.lossy_sent:
         return Absent("the experiment asks for no loss")
     sent, lost, asked = (pairs[name].to_numpy() for name in ("sent", "lost", "asked"))
@@ -207,7 +214,7 @@ def judge_losses(counts: Counts, expected: float, variance: float, pairs: pa.Tab
 
 
 def _losses_by_value(sent: Ints, lost: Ints, asked: Floats) -> tuple[int, int, str]:
-    """Judge the pairs with the same loss asked for together: how many losses there are, wrong ones, and the worst."""
+    """Judge pairs with the same loss asked for together. Return how many losses, and wrong ones, and the worst."""
     values, of_value = np.unique(asked, return_inverse=True)
     sums = [np.bincount(of_value, counts).astype(np.int64).tolist() for counts in (sent, lost)]
     found = list(zip(values.tolist(), *sums, strict=True))
@@ -220,13 +227,13 @@ def _losses_by_value(sent: Ints, lost: Ints, asked: Floats) -> tuple[int, int, s
 
 
 def find_links(failed: Ints, tested: Ints, share: float, name: Callable[[int], str]) -> WrongLinks:
-    """Find the links of which more than a share of the packets failed.
+    """Find the links with more than a share of failed packets.
 
     Args:
-        failed: (n,) packets of each link.
-        tested: (n,) of so many; links with fewer than ``FEWEST_OF_LINK`` are not judged.
-        share: of the packets that may fail.
-        name: how people know a link, by its index.
+        failed: (n,) failed packets of each link.
+        tested: (n,) tested packets of each link; links with fewer than ``FEWEST_OF_LINK`` are not judged.
+        share: the share of the packets that may fail.
+        name: returns the name of a link for people, by its index.
     """
     wrong = np.flatnonzero((tested >= FEWEST_OF_LINK) & (failed > share * tested)).tolist()
     if not wrong:
@@ -236,7 +243,7 @@ def find_links(failed: Ints, tested: Ints, share: float, name: Callable[[int], s
 
 
 def _name_link(crossed: Crossed, access_links: int, link: int) -> str:
-    """Return how people know a link, in the order of ``_by_link``."""
+    """Return the name of a link for people, in the order of ``_by_link``."""
     if link >= access_links:
         return crossed.name(link - access_links)
     side, node = divmod(link, access_links // 2)
@@ -255,9 +262,9 @@ class JudgedTransits:
     """The transits of a bucket by their due instants, with what was asked of them. All arrays are (n,).
 
     Args:
-        rules: by what they are judged.
+        rules: what is needed to judge them.
         rows: ``TRANSITS``.
-        degraded: whether those are judged that met a link that a fault had changed, or the others.
+        degraded: whether to judge the packets that met a link that a fault had changed, or the other packets.
     """
 
     def __init__(self, rules: TransitRules, rows: pa.Table, *, degraded: bool = False) -> None:
@@ -290,7 +297,7 @@ class JudgedTransits:
 
     @cached_property
     def rated(self) -> Bools:
-        """Packets through a link with a rate, and those that met a queue that was still full from its rate."""
+        """Packets through a link with a rate, and packets that met a queue that was still full from an earlier rate."""
         return np.asarray(self.limited[UP] | self.limited[DOWN] | self.full | _flags(self.rows, "is_through"))
 
     @cached_property
@@ -306,7 +313,7 @@ class JudgedTransits:
 
     @cached_property
     def _of_state(self) -> Bools:
-        """Packets of links that faults had changed, or had not."""
+        """Packets of links that faults had changed, or had not changed, as ``degraded`` says."""
         altered = self._changes.alters(self.src, self.dst, self.sent_ns)
         for way in self.ways:
             altered |= self.access.alters(*way)
@@ -323,7 +330,7 @@ class JudgedTransits:
         return changes.meet(*way, which="cut") | unsettled
 
     def arrived(self, kind: str) -> Bools:
-        """Those of ``KINDS`` that arrived."""
+        """Return the packets of one of ``KINDS`` that arrived."""
         chosen = {
             "rated": self.rated,
             "jittered": ~self.rated & (self.jitter_ms > 0),
@@ -333,12 +340,12 @@ class JudgedTransits:
 
     @cached_property
     def timed(self) -> Bools:
-        """Those whose delay is known, and what it should be."""
+        """Packets whose delay is known, and also what it should be."""
         return np.asarray(self.judged & self.came & _flags(self.rows, "is_clear"))
 
     @cached_property
     def deviation_ms(self) -> Floats:
-        """By how much packets came after they were due."""
+        """How long after they were due packets came."""
         return np.asarray((self.came_ns - self.due_ns) / _MS)
 
     @cached_property
@@ -348,18 +355,18 @@ class JudgedTransits:
 
     @cached_property
     def late(self) -> Bools:
-        """Those whose error is beyond the limit."""
+        """Packets whose error is beyond the limit."""
         limit_ns = round(self.rules.limit_ms * _MS)
         return np.asarray(self.timed & (np.rint(self.error_ms * _MS) > limit_ns))
 
     @cached_property
     def excused(self) -> Bools:
-        """Those of them that stalls of the host explain."""
+        """Late packets that stalls of the host explain."""
         limit_ns = round(self.rules.limit_ms * _MS)
         return np.asarray(self.late & self.rules.stalls.excuse(self.due_ns, self.came_ns, limit_ns))
 
     def of_kind(self, kind: str) -> Bools:
-        """Those of ``KINDS`` whose delay is known."""
+        """Return the packets of one of ``KINDS`` whose delay is known."""
         return self.arrived(kind) & self.timed
 
     @property
@@ -374,12 +381,12 @@ class JudgedTransits:
 
     @property
     def wrongly_queued(self) -> Bools:
-        """Those of them that were dropped, or not dropped, against the length of a queue."""
+        """Packets through a link with a rate that were dropped, or kept, against the length of a queue."""
         return np.asarray(self.queued & ((self.full & self.came) | (self.lost & (self.loss == 0))))
 
     @property
     def invented(self) -> Bools:
-        """Packets that never left, and arrived in the judged span, too late for having left before the capture."""
+        """Packets that never left and arrived in the judged span, too late to have left before the capture began."""
         since_ns, until_ns = self.rules.judged_ns
         longest_ns = ((self.delay_ms + TAIL * self.jitter_ms) * _MS).astype(np.int64) + GRACE_NS
         late_enough = since_ns + longest_ns <= self.came_ns
@@ -392,7 +399,7 @@ def _flags(rows: pa.Table, name: str) -> Bools:
 
 
 def _weigh(rules: TransitRules, transits: Place, pairs: Place, folder: Place, share: Share) -> list[_Weighed]:
-    """Judge the packets of links that no fault had changed, and the others, if faults change links."""
+    """Judge the packets of links that no fault had changed, and the other packets, if faults change links."""
     rows = read_bucket(transits, TRANSITS, share).sort_by([("due_ns", "ascending"), ("sent_ns", "ascending")])
     plain = JudgedTransits(rules, rows)
     write_share({"pairs": _count_pairs(plain)}, {"pairs": pairs}, share)
@@ -423,7 +430,7 @@ def _weigh_some(found: JudgedTransits, name: str, folder: Place) -> _Weighed:
 
 
 def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
-    """Of each pair with loss the packets that met no full queue (``_LOSSES``)."""
+    """Count for each pair with loss the packets that met no full queue (``_LOSSES``)."""
     pair, ends = group_rows(found.rows.filter(pa.array(lossy)), "src_node", "dst_node")
     lost = np.bincount(pair[~found.came[lossy]], minlength=len(ends))
     columns = {name: ends[name] for name in ("src_node", "dst_node")}
@@ -437,8 +444,8 @@ def _count_losses(found: JudgedTransits, lossy: Bools) -> pa.Table:
 def _by_link(found: JudgedTransits) -> Ints:
     """Count the packets of each link with a rate: (4, 2 n + m), access links of nodes up and down, then bottlenecks.
 
-    The four counts: packets whose delay is known, those of them that were late; all packets, those of them that were
-    dropped, or not dropped, against the length of a queue.
+    The four counts are: packets whose delay is known, and the late ones among them; all packets, and the ones among
+    them that were dropped, or kept, against the length of a queue.
     """
     rated, sides = found.of_kind("rated"), list(zip((found.src, found.dst), found.limited, strict=True))
     through, nodes = _flags(found.rows, "is_through"), found.access.nodes
@@ -472,7 +479,7 @@ def _count(found: JudgedTransits, lossy: Bools) -> Counts:
 
 
 def _count_pairs(found: JudgedTransits) -> pa.Table:
-    """A bucket of the table ``pairs``: what became of the packets of each directed pair in the judged span."""
+    """Return a bucket of the table ``pairs``: what became of the packets of each directed pair in the judged span."""
     judged = found.rows.filter(pa.array(found.judged))
     pair, ends = group_rows(judged, "src_node", "dst_node")
     timed, count = found.timed[found.judged], len(ends)

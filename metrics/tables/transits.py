@@ -1,20 +1,19 @@
-"""Each packet's way through the emulated network, from the data plane's read at its source to its write at its target.
+"""Follow each packet through the emulated network, from the data plane's read at its source to its write at its target.
 
-Passes over the captured packets, each by tasks:
+Three passes over the captured packets, each by tasks:
 
-1. By source (``build_transits``): a packet that left is found again among those that arrived at its destination, by the
-   hash of its headers (``metrics.pcap.headers``). The access link of the source is replayed, if it has a rate, and the
-   delay asked for is added, under jitter that of the instant: then the packet is due at the destination, but not before
-   an earlier packet of its pair.
-2. Of all sources together, if the underlay has bottlenecks (``bottleneck_replay.replay_bottlenecks``): the packets that
-   cross some are replayed from queue to queue.
-3. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. What
-   is left between the instant at which a packet is due and the one at which it arrived is the emulation's error.
+1. By source (``build_transits``): a packet that left is found again among the packets that arrived at its destination,
+   by the hash of its headers (``metrics.pcap.headers``). If the access link of the source has a rate, it is replayed.
+   Then the delay asked for is added, under jitter the delay of the instant. The packet is then due at the destination,
+   but not before an earlier packet of its pair.
+2. For all sources together, if the underlay has bottlenecks (``bottleneck_replay.replay_bottlenecks``): the packets
+   that cross some are replayed from queue to queue.
+3. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. The
+   time between the instant at which a packet is due and the instant at which it arrived is the emulation's error.
 
 A replay is exact, since the capture has the instants from which the data plane computes: a queue's state follows from
-the packets that entered it. A fault may change a rate: a packet meets the one that holds when it reaches the link, and
-those in the queue leave at the rate that they met. Retransmissions disturb nothing here: a packet is a packet, whatever
-it carries.
+the packets that entered it. A fault may change a rate: a packet meets the rate that holds when it reaches the link, and
+packets in the queue leave at the rate that they met. Retransmissions do not matter: each is a packet like any other.
 """
 
 from collections.abc import Mapping
@@ -42,8 +41,8 @@ TRANSITS: Final = schema_of("""
     is_clear boolean, is_full boolean, is_through boolean, payload_bytes bigint
 """)
 """A packet between two nodes' hosts: when it left; when it was due at the destination's access link; when it arrived
-(null: it did not); whether it is certain which arrival is its own; whether it met a full queue at its source, or at a
-bottleneck; whether it crosses a bottleneck; its payload of TCP or UDP.
+(null: it did not); whether it is certain which arrival belongs to it; whether it met a full queue at its source, or at
+a bottleneck; whether it crosses a bottleneck; its payload of TCP or UDP.
 
 An arrival without departure has no ``sent_ns``."""
 
@@ -52,7 +51,7 @@ _MS = 1e6
 
 @dataclass(frozen=True)
 class TransitSources:
-    """What transits are made from."""
+    """The sources of transits."""
 
     crossings: Place  # ``CROSSINGS``, in buckets of sources
     pairs: Place  # matrices of what was asked of pairs of nodes
@@ -64,10 +63,10 @@ class TransitSources:
 
 
 def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.Table]]:
-    """The transits of the packets from a share of the sources, in buckets of destinations (``TRANSITS``).
+    """Return the transits of the packets from a share of the sources, in buckets of destinations (``TRANSITS``).
 
-    Packets that cross a bottleneck are apart (``through``), and due when they leave the access links of their sources:
-    ``metrics.tables.bottleneck_replay`` follows them from there.
+    Packets that cross a bottleneck are separate (``through``), and due when they leave the access links of their
+    sources: ``metrics.tables.bottleneck_replay`` continues with them.
     """
     sent, came_ns, is_clear, others = match(
         _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
@@ -99,7 +98,7 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
 
 
 def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:
-    """When packets have left the access links of their sources, and whether they met full queues there."""
+    """Return when packets have left the access links of their sources, and whether they met full queues there."""
     src, exit_ns, is_full = numbers(sent["src_node"]), numbers(sent["ts_ns"]).copy(), np.zeros(len(sent), np.bool_)
     takes_ns = transmission_ns(numbers(sent["wire_bytes"]), access.rates_mbit(UP, src, exit_ns))
     for node in np.unique(src[takes_ns > 0]).tolist():
@@ -109,19 +108,19 @@ def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]
 
 
 def _may_lose(sources: TransitSources, sent: pa.Table) -> Bools:
-    """Return of which packets loss was asked for, (n,)."""
+    """Return for which packets loss was asked for, (n,)."""
     asked = find_asked(sources.pairs, "loss_ratio", sent["src_node"], sent["dst_node"], sent["ts_ns"])
     return np.asarray(asked.to_numpy(zero_copy_only=False) > 0)
 
 
 def _keep_order(sent: pa.Table, due_ns: Ints, passed: Bools) -> Ints:
-    """Return when packets are due, (n,), if none is due before an earlier one of its pair.
+    """Return when packets are due, (n,), such that none is due before an earlier packet of its pair.
 
-    It makes a difference where a fault has made a delay shorter.
+    This matters if a fault has made a delay shorter.
 
     Args:
         sent: the packets in order of time, with ``src_node`` and ``dst_node``.
-        due_ns: (n,) when they would be due, each alone.
+        due_ns: (n,) when each would be due on its own.
         passed: (n,) whether they reached the access link of the destination.
     """
     pair, _ = group_rows(sent, "src_node", "dst_node")
@@ -135,7 +134,7 @@ def _keep_order(sent: pa.Table, due_ns: Ints, passed: Bools) -> Ints:
 
 
 def _delays_ns(sources: TransitSources, sent: pa.Table, enters_ns: Ints) -> Ints:
-    """The delays asked for of packets that enter the links of their pairs at some instants."""
+    """Return the delays asked for of packets that enter the links of their pairs at some instants."""
     ends = sent["src_node"], sent["dst_node"], sent["ts_ns"]
     delay_ms, jitter_ms = (
         find_asked(sources.pairs, name, *ends).to_numpy(zero_copy_only=False) for name in ("delay_ms", "jitter_ms")
@@ -157,7 +156,7 @@ def _delays_ns(sources: TransitSources, sent: pa.Table, enters_ns: Ints) -> Ints
 
 
 def _between_nodes(rows: pa.Table, nodes: Mapping[int, int]) -> pa.Table:
-    """Crossings with the nodes of their addresses; those of other addresses are left out."""
+    """Return crossings with the nodes of their addresses; crossings of other addresses are left out."""
     addresses = np.array(sorted(nodes), np.int64)
     by_place = np.array([*(nodes[address] for address in addresses.tolist()), -1], np.int32)
     for end in ("src", "dst"):
@@ -170,7 +169,7 @@ def _between_nodes(rows: pa.Table, nodes: Mapping[int, int]) -> pa.Table:
 
 
 def match(rows: pa.Table) -> tuple[pa.Table, Ints, Bools, pa.Table]:
-    """Find each packet that left among those that arrived: the k-th departure is the k-th arrival of the same headers.
+    """Find each departed packet among the arrivals: the k-th departure is the k-th arrival of the same headers.
 
     Args:
         rows: crossings, with ``src_node`` and ``dst_node``.
@@ -200,7 +199,7 @@ def match(rows: pa.Table) -> tuple[pa.Table, Ints, Bools, pa.Table]:
 
 
 def _ranked(groups: Ints, count: int) -> Ints:
-    """The rank of each row within its group; ``groups`` are sorted."""
+    """Return the rank of each row within its group; ``groups`` are sorted."""
     starts = np.searchsorted(groups, np.arange(count))
     ranks: Ints = np.arange(len(groups)) - starts[groups]
     return ranks
@@ -215,18 +214,18 @@ def transmission_ns(wire_bytes: Ints, rates_mbit: Floats) -> Ints:
 def pass_link(came_ns: Ints, takes_ns: Ints, arrived: Bools, queue_ns: int, *, lost_later: bool) -> tuple[Ints, Bools]:
     """Replay an access link: a drop-tail queue.
 
-    A packet that would have to wait longer than ``queue_ns`` is dropped. What really arrived decides whether a packet
-    took its place in the queue, so that one deviation is not counted again with each packet after it.
+    A packet that would have to wait longer than ``queue_ns`` is dropped. Whether a packet took its place in the queue
+    follows from whether it really arrived, so that one deviation is not counted again with each packet after it.
 
     Args:
         came_ns: (n,) when each packet reached the link, in order.
         takes_ns: (n,) how long the link takes to send it, at the rate at that instant.
         arrived: (n,) whether it arrived at its destination.
         queue_ns: longest time that a packet may wait.
-        lost_later: whether a packet that did not arrive, and met no full queue, passed this link all the same.
+        lost_later: whether packets that did not arrive and met no full queue still passed this link.
 
     Returns:
-        (n,) when each has left the link, and whether it met a full queue.
+        (n,) when each packet has left the link, and whether it met a full queue.
     """
     free_ns = 0
     exits, full = [], []

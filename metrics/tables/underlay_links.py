@@ -28,16 +28,16 @@ MET: Final = ("queue_drops", "wait_ms_p50", "wait_ms_p99", "wait_ms_max")
 """What packets met at a bottleneck: columns of ``QUEUES``."""
 
 ROWS: Final = 200_000
-"""Copies whose paths are written out at a time: a path has some links."""
+"""The number of copies whose paths are in memory at a time: a path has several links."""
 
 
 class LinkSources(Struct, frozen=True):
-    """What the table is made of, in buckets.
+    """The sources of the table, in buckets.
 
     Attributes:
         transits: ``TRANSITS``; None = there are no captures.
         transmissions: ``TRANSMISSIONS``.
-        buckets: how many each has.
+        buckets: how many buckets each of them has.
         queues: ``QUEUES``, not in buckets; None = there are no captures, or no bottlenecks.
     """
 
@@ -48,15 +48,15 @@ class LinkSources(Struct, frozen=True):
 
 
 def build_underlay_links(executor: Executor, through: Through, sources: LinkSources) -> pa.Table:
-    """Return a row per link and direction.
+    """Return one row per link and direction.
 
-    A packet counts on every link of the path between its hosts when it has entered the network, even if it is lost on
-    the way. A copy of a message counts likewise, as a frame that was sent.
+    A packet that has entered the network counts on every link of the path between its hosts, even if it is lost on the
+    way. A copy of a message counts likewise, as a frame that was sent.
 
     Args:
         executor: reads the buckets.
-        through: see there.
-        sources: likewise.
+        through: which packets and copies cross which links.
+        sources: the sources of the table.
     """
     shares = all_shares(sources.buckets)
     size = len(through.graph.links)
@@ -90,7 +90,7 @@ def build_underlay_links(executor: Executor, through: Through, sources: LinkSour
 
 
 def _count_packets(through: Through, transits: Place, share: Share) -> Ints:
-    """(3, links) packets, bytes and pairs of nodes that sent some. A pair's packets are in one bucket."""
+    """Count packets, bytes and pairs of nodes that sent some, (3, links). A pair's packets are in one bucket."""
     rows = read_bucket(transits, TRANSITS, share, ["src_node", "dst_node", "sent_ns", "wire_bytes"])
     rows = rows.filter(pc.is_valid(rows["sent_ns"]))
     pairs, pair = _pairs(rows)
@@ -109,7 +109,7 @@ def _count_packets(through: Through, transits: Place, share: Share) -> Ints:
 
 
 def _count_copies(through: Through, transmissions: Place, share: Share) -> Ints:
-    """(3, links) copies, messages, and copies of one message at most. A message's copies are in one bucket."""
+    """Count copies, messages, and the most copies of one message, (3, links). A message's copies are in one bucket."""
     rows = read_bucket(transmissions, TRANSMISSIONS, share, ["message_id", "src_node", "dst_node"])
     ends = rows["src_node"], rows["dst_node"]
     rows = rows.filter(pa.array(valid(*ends) & through.has(numbers(ends[0])) & through.has(numbers(ends[1]))))
@@ -138,5 +138,5 @@ def _whole_messages(order: Ints, message: Ints) -> list[Ints]:
 
 
 def _pairs(rows: pa.Table) -> tuple[Ints, Ints]:
-    """Return the different pairs of nodes as (pairs, 2), and the number of each row's."""
+    """Return the different pairs of nodes as (pairs, 2), and the number of each row's pair."""
     return number_pairs(numbers(rows["src_node"]), numbers(rows["dst_node"]))

@@ -1,4 +1,4 @@
-"""What the captures say: one pass of the tasks of ``metrics.pcap.tasks``, staged as Parquet."""
+"""Stage what the captures contain as Parquet, in one pass of the tasks of ``metrics.pcap.tasks``."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -24,32 +24,32 @@ from metrics.tables.traces import MENTIONS, add_mentions
 
 WIRE_TABLES = ("conns", "frames", "spans", "controls", "wire", "crossings", "captures")
 _KEPT = "frames"
-"""The table of the run that is as it is staged. It is the largest of those that are always made."""
+"""The table of the run that stays as it is staged. It is the largest of the tables that are always made."""
 
 _MENTIONS: Final = "mentions"
 
 PART_BYTES: Final = 128 << 20
-"""Captures are divided into parts of about so many bytes, so that a task holds no more at a time."""
+"""Captures are divided into parts of about this many bytes, so that a task holds no more at a time."""
 
 
 def captures_of(run: RunDir) -> list[Capture]:
-    """The captures of a run. Its interfaces are named by hosts, so no file need be asked which hosts it claims."""
+    """Return the captures of a run. Its interfaces have the names of hosts, so files need not say their hosts."""
     return [Capture(path, path.name) for path in run.captures]
 
 
 def count_parts(workers: int, capture_bytes: int) -> int:
-    """Into how many parts captures are divided; 1 = they are read as they are."""
+    """Return how many parts captures are divided into; 1 = they are read as they are."""
     return max(1, min(workers, -(-capture_bytes // sharing.PARTITION_BYTES)), -(-capture_bytes // PART_BYTES))
 
 
 class Wire:
-    """The staged tables of a run's captures; all are empty where there is no capture.
+    """The staged tables of a run's captures; all are empty if there is no capture.
 
     Args:
         executor: runs the tasks.
         staging: where they are staged.
         frames: the folder of ``frames``, which is a table of the run.
-        mentions: that of ``traces.MENTIONS``, which is there.
+        mentions: the folder of ``traces.MENTIONS``, which must exist.
     """
 
     def __init__(self, executor: Executor, staging: Place, frames: Place, mentions: Place) -> None:
@@ -63,7 +63,7 @@ class Wire:
     def read(self, captures: Sequence[Capture], reading: Reading, buckets: int) -> None:
         """Read all captures once and stage their tables in buckets.
 
-        They are buckets of seconds for ``wire``, of sources for ``crossings``, and of connections for the others.
+        The buckets are of seconds for ``wire``, of sources for ``crossings``, and of connections for the other tables.
 
         Args:
             captures: the captures.
@@ -83,7 +83,7 @@ class Wire:
             _stage_tasks(self._executor, tasks, reading, self._targets, buckets)
 
     def complete(self) -> None:
-        """Write an empty part of ``frames`` where there is none."""
+        """Write an empty part of ``frames`` if there is none."""
         if not any(self._targets["frames"].glob("*")):
             write_share({"frames": SCHEMAS["frames"].empty_table()}, self._targets, Share())
 
@@ -91,14 +91,14 @@ class Wire:
 def stage_captures(
     executor: Executor, captures: Sequence[Capture], reading: Reading, targets: Mapping[str, Place], buckets: int = 1
 ) -> None:
-    """Read captures and write their tables as folders of parts, a part per task (and bucket) that found any row.
+    """Read captures and write their tables as folders of parts, one part per task (and bucket) that found any row.
 
     Args:
         executor: runs the tasks.
         captures: the captures.
-        reading: what is read of them.
+        reading: what to read of them.
         targets: the folder of each table.
-        buckets: into how many buckets the tables are divided, other than ``captures``.
+        buckets: how many buckets all tables except ``captures`` have.
     """
     tasks = plan_tasks(captures, reading, executor.workers)
     _stage_tasks(executor, tasks, reading, targets, buckets)
@@ -140,7 +140,7 @@ def write_packets(executor: Executor, captures: Sequence[Capture], reading: Read
         executor: runs the tasks.
         captures: the captures.
         reading: how they are read; its table is ``packets``.
-        folder: of the table.
+        folder: the folder of the table.
     """
     tasks = plan_tasks(captures, reading, executor.workers)
     executor.map(partial(_write_packets, reading, folder), list(enumerate(tasks)))

@@ -3,9 +3,9 @@
 A form's module has ``open_form(mapping) -> Reading`` if Trellis reads the form, and ``write_files(run, folder) ->
 list[str]`` if Trellis writes it, which returns a sentence for everything that the form cannot hold. The module is
 imported when it is used. ``trellis import`` and ``trellis export`` follow from ``FORMS``. To add a form, write its
-module and enter it here.
+module and add it here.
 
-``events`` is what all forms have in common: the events of ``peer.trace`` with names in place of numbers. An import
+``events`` is the common part of all forms: the events of ``peer.trace`` with names in place of numbers. An import
 (``importing``) numbers the names (``numbering``), writes our traces, and makes tables of them (``tables``). An export
 (``exporting``) reads a run's traces and names the numbers.
 """
@@ -22,11 +22,11 @@ class Form(Struct, frozen=True):
 
     Attributes:
         name: its name in ``trellis import`` and ``trellis export``.
-        help: what it is, for the command line.
+        help: a description for the command line.
         module: the module, in this package.
         reads: whether Trellis reads it.
         writes: whether Trellis writes it.
-        mapped: whether a mapping has to say where the fields are (``metrics.trace_forms.ndjson``).
+        mapped: whether a mapping must say where the fields are (``metrics.trace_forms.ndjson``).
     """
 
     name: str

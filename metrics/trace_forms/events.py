@@ -1,4 +1,4 @@
-"""What a trace says, whatever its form: the events of ``peer.trace`` with names in place of numbers."""
+"""The events of a trace of any form: the events of ``peer.trace`` with names in place of numbers."""
 
 import gzip
 import io
@@ -11,16 +11,16 @@ from typing import IO, Final
 from msgspec import Struct
 
 MOST_EVENT_BYTES: Final = 1 << 20
-"""Of an event in a file. The tools of go-libp2p-pubsub have the same limit."""
+"""The most bytes of an event in a file. The tools of go-libp2p-pubsub have the same limit."""
 
 MOST_NAME_BYTES: Final = 4096
-"""Of the name of a node, a topic or a message."""
+"""The most bytes of the name of a node, a topic or a message."""
 
 LATEST_NS: Final = 2**61
-"""No instant of a run is later (``metrics.rundir.bounds.Instant``): the year 2043."""
+"""The latest instant of a run (``metrics.rundir.bounds.Instant``): in the year 2043."""
 
 IDENTITY: Final = "identity"
-"""The event that tells another name (``peer``) of the node. No trace of ours has it."""
+"""The event that reports another name (``peer``) of the node. No trace of ours has it."""
 
 _GZIP: Final = b"\x1f\x8b"
 
@@ -34,10 +34,10 @@ class Event(Struct, frozen=True, gc=False):
         node: the name of the node that traced it.
         peer: the name of the other node; None = not known, or the event has none.
         message: the message's identifier.
-        topics: names; None = not said.
-        kind: of the frame, for ``send``, ``receive`` and ``drop``.
-        reason: of a ``reject``.
-        len_bytes: of the payload of a ``publish``, or of a frame.
+        topics: names; None = the event does not say.
+        kind: the kind of the frame, for ``send``, ``receive`` and ``drop``.
+        reason: the reason of a ``reject``.
+        len_bytes: the length of the payload of a ``publish``, or of a frame.
     """
 
     event: str
@@ -52,7 +52,7 @@ class Event(Struct, frozen=True, gc=False):
 
     @property
     def names(self) -> Iterator[bytes]:
-        """All names in it."""
+        """All names in the event."""
         yield from (name for name in (self.node, self.peer, self.message) if name is not None)
         yield from (topic.encode() for topic in self.topics or ())
 
@@ -84,7 +84,7 @@ class CutOffError(Exception):
 
 
 class _Inflated(io.RawIOBase):
-    """What is compressed, as far as it is there: ``GzipFile.read`` drops what it has if the rest is missing."""
+    """Compressed content, also if its end is missing: then ``GzipFile.read`` would drop what it has."""
 
     def __init__(self, file: gzip.GzipFile) -> None:
         self._file = file
@@ -102,7 +102,7 @@ def require_new(folder: Path) -> None:
     """Check that a folder can be made.
 
     Raises:
-        TraceError: there is something of its name.
+        TraceError: something with its name exists.
     """
     if folder.exists() or folder.is_symlink():
         raise TraceError(str(folder), "there is something already; name a new folder")
@@ -131,10 +131,10 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def read_lines(path: Path, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
-    """The lines of a file that are not blank, with their places.
+    """Yield the lines of a file that are not blank, with their places.
 
     Raises:
-        TraceError: one has more than ``MOST_EVENT_BYTES``.
+        TraceError: a line has more than ``MOST_EVENT_BYTES``.
     """
     number = 0
     while line := file.readline(MOST_EVENT_BYTES + 1):

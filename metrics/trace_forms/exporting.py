@@ -1,7 +1,8 @@
-"""A run's traces with names in place of numbers, for the modules of forms that Trellis writes.
+"""Reads a run's traces with names in place of numbers, for the modules of forms that Trellis writes.
 
-Nodes have made-up peer IDs: they have the form of those of ed25519 keys, but no key belongs to them. Their order is
-that of the nodes. A message is named as go-libp2p-pubsub names it by default, by its publisher and a sequence number.
+Nodes have made-up peer IDs: they have the form of IDs of ed25519 keys, but no key belongs to them. Their order is the
+order of the nodes. A message has the name that go-libp2p-pubsub gives it by default, its publisher and a sequence
+number.
 """
 
 from collections import Counter
@@ -20,7 +21,7 @@ from peer.core.frames import kind_names
 from peer.files import trace_file
 
 _PEER_ID: Final = bytes.fromhex("002408011220")
-"""An identity multihash of 36 bytes that are a protobuf of an ed25519 key."""
+"""The beginning of an identity multihash of 36 bytes, which are a protobuf of an ed25519 key."""
 
 _KEY_BYTES: Final = 32
 
@@ -30,14 +31,14 @@ def export_run(run: RunDir, target: Path, form: Form) -> list[str]:
 
     Args:
         run: the run, which has ended.
-        target: the folder, which must not be there.
-        form: one that Trellis writes.
+        target: the folder, which must not exist.
+        form: a form that Trellis writes.
 
     Returns:
         A sentence for everything that the form cannot hold.
 
     Raises:
-        TraceError: ``target`` is there, or the run has too many events for the form, or none.
+        TraceError: ``target`` exists, or the run has no events, or too many for the form.
         RunDirError: a document of the run is missing or damaged.
         OSError: the folder cannot be written.
     """
@@ -49,34 +50,34 @@ def export_run(run: RunDir, target: Path, form: Form) -> list[str]:
 
 
 def peer_id(node: int) -> bytes:
-    """The peer ID of a node."""
+    """Return the peer ID of a node."""
     return _PEER_ID + node.to_bytes(_KEY_BYTES)
 
 
 def message_name(message_id: int) -> bytes:
-    """The name of a message."""
+    """Return the name of a message."""
     return peer_id(message_id >> 32) + (message_id & 0xFFFFFFFF).to_bytes(SEQUENCE_BYTES)
 
 
 def node_of(name: bytes) -> int:
-    """The node of a peer ID of ``peer_id``."""
+    """Return the node of a peer ID of ``peer_id``."""
     return int.from_bytes(name[-_KEY_BYTES:])
 
 
 def number_of(name: bytes) -> int:
-    """The message's identifier, of a name of ``message_name``."""
+    """Return the message's identifier, from a name of ``message_name``."""
     return node_of(name[:-SEQUENCE_BYTES]) << 32 | int.from_bytes(name[-SEQUENCE_BYTES:])
 
 
 def read_run(run: RunDir, node: int, left_out: Counter[str]) -> Iterator[Event]:
-    """The events of a node, in the order of its trace; none without a trace.
+    """Yield the events of a node, in the order of its trace; none without a trace.
 
     Instants are ns of virtual time after the epoch, as in captures (``Manifest.epoch_offset_ns``).
 
     Args:
         run: the run.
         node: the node.
-        left_out: counts the lines that are no events.
+        left_out: counts the lines that are not events.
     """
     clock = run.clocks.get(node)
     offset_ns = run.manifest.epoch_offset_ns - (0 if clock is None else clock.monotonic_ns)
@@ -94,7 +95,7 @@ def _read_rows(path: Place) -> Iterator[dict[str, Any]]:
 
 
 def _name(row: dict[str, Any], node: int, offset_ns: int) -> Event:
-    """A row of ``traces.EVENTS`` as an event. A trace that starts joins its topics."""
+    """Return a row of ``traces.EVENTS`` as an event. A trace that starts joins its topics."""
     peer, message_id, topics = row["peer"], row["message_id"], row["topics"]
     return Event(
         "join" if row["event"] == "start" else row["event"],
@@ -110,17 +111,17 @@ def _name(row: dict[str, Any], node: int, offset_ns: int) -> Event:
 
 
 def split_topics(event: Event) -> Iterator[Event]:
-    """An event per topic of a link or subscription, for forms whose events have one."""
+    """Yield an event per topic of a link or subscription, for forms whose events have one topic."""
     for topic in event.topics or ():
         yield Event(event.event, event.ts_ns, event.node, event.peer, topics=(topic,))
 
 
 def describe_kind(event: Event) -> str:
-    """What an event is about, in the sentences on what a form leaves out."""
+    """Return what an event is about, for the sentences about what a form leaves out."""
     kind = "" if event.kind is None else f" of {kind_names().get(event.kind, f'kind {event.kind}')} frames"
     return f"{event.event} events{kind}"
 
 
 def describe_left_out(left_out: Counter[str]) -> list[str]:
-    """A sentence for each kind of event that a form has no place for."""
+    """Return a sentence for each kind of event for which a form has no place."""
     return [f"left out: {count:,} {what}" for what, count in sorted(left_out.items())]

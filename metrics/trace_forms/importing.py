@@ -1,4 +1,4 @@
-"""Traces of others to our tables, with a summary that says what they cannot tell.
+"""Converts traces of other programs to our tables, with a summary that says what they do not show.
 
 Every file is read twice: first for the names, then to write our traces.
 """
@@ -25,7 +25,7 @@ from peer.files import TRACE_FOLDER, trace_file
 
 MOST_FILES: Final = 100_000
 MOST_BYTES: Final = 64 << 30
-"""Of all events together, as our traces have them: small compressed files can hold as much as they like."""
+"""The most bytes of all events together in our traces: small compressed files can hold any number."""
 
 NAMES_FOLDER: Final = "names"
 MEASURES: Final = (
@@ -41,12 +41,12 @@ MEASURES: Final = (
     "repeated_deliveries",
     "duplicates_per_delivery",
 )
-"""What the summary has of the measures of messages."""
+"""The measures of messages in the summary."""
 
 WAITING_BYTES: Final = 32 << 20
 
 _NEVER_TOLD: Final = {
-    "verdict": "nothing of the network and the machines was observed, so the numbers are the programs' own word",
+    "verdict": "nothing of the network and the machines was observed, so the numbers are the programs' own reports",
     "clocks": "the traces do not say how far the clocks of their machines are apart; delays between machines are off "
     "by as much",
     "payload bytes": "the traces do not say how long messages are",
@@ -55,7 +55,7 @@ _NEVER_TOLD: Final = {
     "stretch": "the traces do not say how long the network should take",
     "up-times": "a trace does not say when its node was up, or whether all of it is there",
 }
-"""What no form says. ``payload bytes`` is said by mappings that have ``len_bytes``."""
+"""Facts that are in no form. ``payload bytes`` are in mappings that have ``len_bytes``."""
 
 _TOLD_BY: Final = {
     "transmissions, redundancy and control frames": ("send", "the traces have no RPCs"),
@@ -63,23 +63,23 @@ _TOLD_BY: Final = {
     "logical links": ("graft", "the traces have no grafts"),
     "physical links": ("add_peer", "the traces do not say which peers are connected"),
 }
-"""What needs an event that traces may not have, and what to say of traces without it."""
+"""Facts that need an event that traces may not have, and the reason for traces without it."""
 
 
 class ImportSummary(Struct, frozen=True):
     """``summary.json`` of an import.
 
     Attributes:
-        form: of the traces.
-        files: how many there were.
-        cut_off: those that end inside an event.
-        nodes: how many wrote a trace.
-        untraced: how many are named by others only.
-        events: how many there were, by our names.
+        form: the form of the traces.
+        files: how many files there were.
+        cut_off: the files that end inside an event.
+        nodes: how many nodes wrote a trace.
+        untraced: how many nodes only other nodes name.
+        events: how many events there were, by our names.
         span_s: from the first event to the last one.
-        numbers: the measures ``MEASURES``; None = there is nothing to compute it of.
-        unknown: what the traces do not tell, and why.
-        remarks: what to know of the numbers, a sentence each.
+        numbers: the measures ``MEASURES``; None = there is nothing to compute it from.
+        unknown: what the traces do not show, and why.
+        remarks: what readers should know about the numbers, one sentence each.
     """
 
     form: str
@@ -99,12 +99,12 @@ def import_traces(source: Path, target: Path, form: str, reading: Reading) -> Im
 
     Args:
         source: a file, or a folder of files; names that begin with a point are left out.
-        target: the folder, which must not be there.
+        target: the folder, which must not exist.
         form: the name of the form.
         reading: how its files are read.
 
     Raises:
-        TraceError: the traces cannot be read, have no events, or ``target`` is there.
+        TraceError: the traces cannot be read, have no events, or ``target`` exists.
         OSError: the folder cannot be written.
     """
     files = _find_files(source)
@@ -200,7 +200,7 @@ class _Writer:
 
 
 def _write_names(names: Names, folder: Path) -> None:
-    """Write what our numbers of nodes, topics and messages stand for."""
+    """Write the names of our numbers of nodes, topics and messages."""
     folder.mkdir()
     traced = [name in names.spans for name in names.nodes]
     tables = {
@@ -213,12 +213,12 @@ def _write_names(names: Names, folder: Path) -> None:
 
 
 def _shown(names: dict[bytes, int]) -> list[str]:
-    """Names as text: those that are no printable ASCII as hexadecimal digits."""
+    """Return names as text: names that are not printable ASCII as hexadecimal digits."""
     return [name.decode() if name.isascii() and name.decode().isprintable() else name.hex() for name in names]
 
 
 def _told(names: Names, could: frozenset[str]) -> Told:
-    """What the traces can tell. RPCs are often left out of traces, since they are most of the bytes."""
+    """Return what the traces can show. RPCs are often left out of traces, since they are most of the bytes."""
     rpcs = {"send", "receive", "drop"}
     events = could if names.events.keys() & rpcs else could - rpcs
     unplanned = tuple(
@@ -281,7 +281,7 @@ def _unknown(told: Told, messages: pa.Table) -> dict[str, str]:
 def _remark(
     names: Names, messages: pa.Table, deliveries: pa.Table, counts: dict[str, int], cut_off: tuple[str, ...]
 ) -> Iterator[str]:
-    """What to know of the numbers."""
+    """Yield what readers should know about the numbers."""
     untraced = len(names.nodes) - len(names.spans)
     unpublished, nameless = messages["publish_ns"].null_count, messages["publisher"].null_count
     early = int((deliveries["latency_ms"].drop_null().to_numpy() < 0).sum())
@@ -299,7 +299,7 @@ def _remark(
 
 
 def describe(summary: ImportSummary) -> Iterator[str]:
-    """The summary in lines for people."""
+    """Yield the summary in lines for people."""
     yield f"{summary.form}: {summary.files} files of {summary.nodes} nodes, {summary.span_s:.1f} s"
     yield from (
         f"{name}: {'not known' if value is None else f'{value:.6g}'}" for name, value in summary.numbers.items()

@@ -1,4 +1,4 @@
-"""Lines of JSON of any program, by a mapping: a TOML file that says which key holds what.
+"""Lines of JSON of any program, read with a mapping: a TOML file that says which key holds what.
 
 ```toml
 time = "time"            # the key of the instant
@@ -13,8 +13,8 @@ topic = "topic"
 peer = "from"
 ```
 
-Keys inside objects are written with points (``fields.id``). ``is`` is one of ``NEEDS``. Lines that are no JSON objects,
-and events that the mapping does not name, are left out, since programs log other things, too.
+Keys inside objects are written with points (``fields.id``). ``is`` is one of ``NEEDS``. Lines that are not JSON
+objects, and events that the mapping does not name, are left out, since programs log other things, too.
 """
 
 import math
@@ -51,7 +51,7 @@ NEEDS: Final = {
     "remove_peer": ("peer",),
     IDENTITY: ("peer",),
 }
-"""What an event can be, with the keys that its mapping must have. ``identity`` tells another name of the node."""
+"""The possible events, with the keys that their mappings must have. ``identity`` reports another name of the node."""
 
 _FIELDS: Final = ("message", "topic", "peer", "reason", "len_bytes")
 _UNITS_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -86,7 +86,7 @@ class EventMapping(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Mapping(Struct, frozen=True, forbid_unknown_fields=True):
-    """A mapping; see the module."""
+    """A mapping; for its keys see the module's docstring."""
 
     time: str
     event: str
@@ -96,7 +96,7 @@ class Mapping(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def told(self) -> frozenset[str]:
-        """The events of ours that traces with this mapping can have."""
+        """Our events that traces with this mapping can have."""
         kinds = {mapping.is_ for mapping in self.events.values()}
         return frozenset(kinds | ({"deliver", "duplicate"} if COPY in kinds else set()))
 
@@ -105,7 +105,7 @@ def read_mapping(path: Path) -> Mapping:
     """Read a mapping.
 
     Raises:
-        TraceError: it cannot be read, or is none.
+        TraceError: it cannot be read, or is not a mapping.
     """
     try:
         with path.open("rb") as file:
@@ -123,7 +123,7 @@ def open_form(path: Path | None) -> Reading:
     """Return how traces with a mapping are read.
 
     Raises:
-        TraceError: the mapping is not given, cannot be read, or is none.
+        TraceError: the mapping is not given, cannot be read, or is not a mapping.
     """
     if path is None:
         raise TraceError("--mapping", "name the TOML file that says where the fields are")
@@ -146,7 +146,7 @@ def _read_events(mapping: Mapping, path: Path) -> Iterator[Event]:
 
 
 def _read_line(mapping: Mapping, place: str, line: bytes, file_name: str) -> Event | None:
-    """The event of a line; None if it has none that the mapping names.
+    """Return the event of a line; None if it has no event that the mapping names.
 
     Raises:
         TraceError: the event lacks a key, or a value is malformed.
@@ -188,14 +188,14 @@ def _make_event(mapping: Mapping, where: EventMapping, said: object, file_name: 
 
 
 def _look_up(said: object, key: str) -> object:
-    """The value of a key, with points between those of objects inside each other; None = it is not there."""
+    """Return the value of a key, with points between the keys of nested objects; None = it does not exist."""
     for part in key.split("."):
         said = said.get(part) if isinstance(said, dict) else None
     return said
 
 
 def _text(said: object, key: str | None) -> str | None:
-    """The value of a key as text.
+    """Return the value of a key as text.
 
     Raises:
         ValueError: it is neither text nor an integer.
@@ -209,10 +209,10 @@ def _text(said: object, key: str | None) -> str | None:
 
 
 def _instant(value: object, unit: str) -> int:
-    """An instant in ns since the epoch.
+    """Return an instant in ns since the epoch.
 
     Raises:
-        ValueError: it is none in this unit.
+        ValueError: it is not an instant in this unit.
     """
     if unit == "rfc3339":
         found = _RFC3339.fullmatch(value) if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""A run as an animation for ethp2p's netviz (https://github.com/ethp2p/netviz): one file of lines of JSON.
+"""Writes a run as an animation for ethp2p's netviz (https://github.com/ethp2p/netviz): one file of lines of JSON.
 
 The first line describes the nodes and the connections between them, then each line is an event ``[us, node, code,
 ...]``, and the last one is an index. Nodes are ``n0``, ``n1``, ... in the events, too. ``pa`` has the version of a
@@ -27,12 +27,12 @@ from peer.core.frames import Data
 
 FILE: Final = "run.bctrace"
 MOST_EVENTS: Final = 5_000_000
-"""They are sorted in memory. A browser shows far fewer."""
+"""The most events, which are sorted in memory. A browser shows far fewer."""
 
 _INDEX_US: Final = 100_000
 
 _Line = tuple[int, int, str, tuple[Any, ...]]
-"""us since the first event, node, code, what the code needs."""
+"""us since the first event, node, code, the values that the code needs."""
 
 
 def write_files(run: RunDir, folder: Path) -> list[str]:
@@ -59,7 +59,7 @@ def write_files(run: RunDir, folder: Path) -> list[str]:
 
 
 def _collect(run: RunDir, left_out: Counter[str]) -> tuple[list[_Line], set[tuple[int, int]]]:
-    """All events, and the pairs of nodes that were connected."""
+    """Return all events, and the pairs of nodes that were connected."""
     lines: list[_Line] = []
     edges = set()
     for node in run.nodes:
@@ -79,12 +79,12 @@ def _collect(run: RunDir, left_out: Counter[str]) -> tuple[list[_Line], set[tupl
 
 
 def _is_own_delivery(event: Event) -> bool:
-    """Whether a publisher hands on its own message, which netviz shows by the publication alone."""
+    """Return whether a publisher hands on its own message, which netviz shows by the publication alone."""
     return event.event == "deliver" and event.peer is None
 
 
 def _say(event: Event) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The codes of an event with what they need; none if netviz has no such event."""
+    """Yield the codes of an event with the values that they need; none if netviz has no such event."""
     peer = "" if event.peer is None else f"n{node_of(event.peer)}"
     message = "" if event.message is None else str(number_of(event.message))
     topic = (event.topics or ("",))[0]
@@ -112,7 +112,7 @@ def _say(event: Event) -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _header(run: RunDir, first_ns: int, edges: set[tuple[int, int]]) -> dict[str, Any]:
-    """The first line. Rates that are not limited are left out."""
+    """Return the first line. Rates that are not limited are left out."""
     network = run.network
     hosts = {place.node: place.host for place in run.plan.placement}
     nodes = []

@@ -1,7 +1,7 @@
-"""Numbers for the names in traces of others: our tables know nodes, topics and messages by number.
+"""Gives numbers to the names in other programs' traces: our tables identify nodes, topics and messages by number.
 
-A name that is shorter comes first, then the lesser bytes: so ``n2`` comes before ``n10``, and what Trellis exported
-gets its numbers back. Nodes that wrote a trace come before those that are only named.
+Shorter names come first, and of equally long names the lesser bytes: so ``n2`` comes before ``n10``, and a trace that
+Trellis exported gets its numbers back. Nodes that wrote a trace come before nodes that only others name.
 """
 
 from collections import Counter
@@ -18,16 +18,16 @@ MOST_TOPICS: Final = 1_000_000
 MOST_MESSAGES: Final = 5_000_000
 
 SEQUENCE_BYTES: Final = 8
-"""A message of libp2p's pubsub is by default named by its publisher and a sequence number of so many bytes."""
+"""The length of the sequence number that, with the publisher, is the default name of a message of libp2p's pubsub."""
 
 
 class Seen(Struct):
-    """What is known of a message.
+    """What is known about a message.
 
     Attributes:
         first_ns: the first instant at which an event names it.
         publisher: the node that traced its ``publish``.
-        topics: names; those that an event says first.
+        topics: names, from the first event that has them.
     """
 
     first_ns: int
@@ -38,7 +38,7 @@ class Seen(Struct):
 class Names:
     """The names in some traces.
 
-    ``learn`` is called with every event. ``settle`` then gives the numbers, after which ``number`` translates events.
+    Call ``learn`` with every event. ``settle`` then chooses the numbers, after which ``number`` translates events.
 
     Attributes:
         events: how many events of each kind there are.
@@ -58,7 +58,7 @@ class Names:
         self._named: set[bytes] = set()
 
     def learn(self, event: Event) -> None:
-        """Note the names of an event.
+        """Record the names of an event.
 
         Raises:
             ValueError: a name, the time or the number of names is out of bounds.
@@ -109,10 +109,10 @@ class Names:
         self.messages = self._number_messages()
 
     def _number_messages(self) -> dict[bytes, int]:
-        """The publisher's number in the upper bits, as ``peer.core.identifiers`` has it.
+        """Number messages with the publisher's number in the upper bits, as ``peer.core.identifiers`` does.
 
         The lower bits are the sequence numbers in the names if all of a publisher's are below 2^32, otherwise the
-        places in the order of time.
+        messages' places in the order of time.
         """
         by_publisher: dict[int, list[bytes]] = {}
         for message in self.seen:
@@ -129,12 +129,12 @@ class Names:
         return numbers
 
     def publisher_of(self, message: bytes) -> int:
-        """The node that published a message, by its trace or by the message's name; ``nobody`` if neither says so."""
+        """Return the node that published a message, by its trace or by the message's name; ``nobody`` if unknown."""
         publisher = self.seen[message].publisher or message[:-SEQUENCE_BYTES]
         return self.nodes.get(self._aliases.get(publisher, publisher), self.nobody)
 
     def _sequence_number(self, message: bytes) -> int | None:
-        """The sequence number in a message's name, if its publisher's name is in it, too."""
+        """Return the sequence number in a message's name, if its publisher's name is in it, too."""
         publisher = message[:-SEQUENCE_BYTES]
         return (
             int.from_bytes(message[-SEQUENCE_BYTES:]) if self._aliases.get(publisher, publisher) in self.nodes else None
@@ -142,11 +142,11 @@ class Names:
 
     @property
     def nobody(self) -> int:
-        """The number in the place of a publisher that is not known."""
+        """The number in place of a publisher that is not known."""
         return len(self.nodes)
 
     def number(self, event: Event) -> TraceEvent:
-        """The event as a line of our traces. The topics of a message are those that any event says."""
+        """Return the event as a line of our traces. The topics of a message are from any event that has them."""
         peer = None if event.peer is None else self._aliases.get(event.peer, event.peer)
         topics = event.topics
         if topics is None and event.message is not None:

@@ -1,7 +1,7 @@
-"""Protocol Buffers, as far as traces need them: messages as dictionaries, by a table of their fields.
+"""Protocol Buffers, to the extent that traces need: messages as dictionaries, by a table of their fields.
 
-A schema maps the number of a field to its name and kind. Fields that a schema does not have are skipped, so that newer
-writers can be read. Packed numbers, groups and maps are not needed.
+A schema maps the number of a field to its name and kind. Fields that a schema does not have are skipped, so that traces
+of newer writers can be read. Packed numbers, groups and maps are not needed.
 
 Source: https://protobuf.dev/programming-guides/encoding/
 """
@@ -25,7 +25,7 @@ class Field(Struct, frozen=True):
 
     Attributes:
         name: its key in the dictionary.
-        kind: of its value, or the schema of the message that it is.
+        kind: the kind of its value, or the schema of the message in it.
         repeated: whether the value is a list.
         alone: the key instead of ``name`` if a repeated field has exactly one value; "" = there is none.
     """
@@ -79,7 +79,7 @@ def encode(message: Mapping[str, Any], schema: Schema) -> bytes:
 
 
 def _values(message: Mapping[str, Any], field: Field) -> Iterator[Any]:
-    """The values of a field."""
+    """Yield the values of a field."""
     if field.repeated:
         yield from message.get(field.name) or ()
     for name in (field.alone,) if field.repeated else (field.name,):
@@ -88,11 +88,11 @@ def _values(message: Mapping[str, Any], field: Field) -> Iterator[Any]:
 
 
 def read_delimited(file: IO[bytes], most: int) -> Iterator[bytes]:
-    """The messages of a file in which each follows its length.
+    """Yield the messages of a file in which each follows its length.
 
     Args:
         file: where to read.
-        most: the length that a message may have, in bytes.
+        most: the largest length of a message, in bytes.
 
     Raises:
         ValueError: a length is malformed or too great.
@@ -109,12 +109,12 @@ def read_delimited(file: IO[bytes], most: int) -> Iterator[bytes]:
 
 
 def delimited(message: bytes) -> bytes:
-    """A message after its length."""
+    """Return a message after its length."""
     return _varint(len(message)) + message
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """The number, wire type and value of each field."""
+    """Yield the number, wire type and value of each field."""
     position = 0
 
     def take(count: int) -> bytes:
@@ -138,7 +138,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
 
 
 def _read_varint(first: bytes, take: Callable[[int], bytes]) -> int:
-    """An unsigned number of at most 64 bits."""
+    """Return an unsigned number of at most 64 bits."""
     value, byte = 0, first
     for place in range(_MOST_VARINT_BYTES):
         if not byte:
@@ -154,7 +154,7 @@ def _read_varint(first: bytes, take: Callable[[int], bytes]) -> int:
 
 
 def _varint(value: int) -> bytes:
-    """An integer; a negative one as in two's complement of 64 bits."""
+    """Return an integer as bytes; a negative one in two's complement of 64 bits."""
     value &= (1 << 64) - 1
     parts = bytearray()
     while value >= 0x80:
@@ -173,7 +173,7 @@ def _value(field: Field, value: int | bytes) -> object:
 
 
 def _content(field: Field, value: Any) -> bytes:  # noqa: ANN401 - of the field's kind
-    """A value without its key."""
+    """Return a value without its key."""
     if field.wire_type == _VARINT:
         return _varint(int(value))
     if isinstance(field.kind, str):

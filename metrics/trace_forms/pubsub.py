@@ -31,7 +31,7 @@ _WORDS: Final = {"id": "ID", "ids": "IDs", "rpc": "RPC"}
 
 
 def _go_name(name: str) -> str:
-    """A field's name as trace.proto and the JSON of Go have it."""
+    """Return a field's name as trace.proto and the JSON of Go have it."""
     first, *rest = name.split("_")
     return first + "".join(_WORDS.get(word, word.capitalize()) for word in rest)
 
@@ -73,7 +73,7 @@ class SubMeta(_Message, frozen=True):
 
 
 class RPCMeta(_Message, frozen=True):
-    """What is in an RPC."""
+    """The content of an RPC."""
 
     messages: list[MessageMeta] | None = None
     subscription: list[SubMeta] | None = None
@@ -81,7 +81,7 @@ class RPCMeta(_Message, frozen=True):
 
 
 class Content(_Message, frozen=True):
-    """What an event of any type says."""
+    """The content of an event of any type."""
 
     message_id: bytes | None = None
     received_from: bytes | None = None
@@ -132,7 +132,7 @@ _TYPES: Final = (
     ("graft", "graft"),
     ("prune", "prune"),
 )
-"""Our event, and the field of its content; the place is the number of the type."""
+"""Our event, and the field of its content; the index is the number of the type."""
 
 _TYPE_OF: Final = {event: (number, name) for number, (event, name) in enumerate(_TYPES)}
 _RPCS: Final = ("receive", "send", "drop")
@@ -156,11 +156,11 @@ CONTROL_KINDS: Final = {
 _CONTROL_OF: Final = {kind: name for name, kind in CONTROL_KINDS.items()}
 
 _KINDS: Final = frozenset((Data.kind, Subscriptions.kind, *_CONTROL_OF))
-"""The frames that the form can tell of."""
+"""The frames that the form can describe."""
 
 
 def _schema(**fields: tuple[Any, ...]) -> Schema:
-    """A schema of the number and the other attributes of each field."""
+    """Return a schema of the number and the other attributes of each field."""
     return {number: Field(_go_name(name), *others) for name, (number, *others) in fields.items()}
 
 
@@ -207,7 +207,7 @@ _from_json: Final[Callable[[bytes], PubsubEvent]] = msgspec.json.Decoder(PubsubE
 
 
 def to_json(event: PubsubEvent) -> bytes:
-    """An event as a line of JSON."""
+    """Return an event as a line of JSON."""
     return msgspec.json.encode(event) + b"\n"
 
 
@@ -215,7 +215,7 @@ def from_json(line: bytes) -> PubsubEvent:
     """Decode a line of JSON.
 
     Raises:
-        ValueError: it is no such event.
+        ValueError: it is not such an event.
     """
     try:
         return _from_json(line)
@@ -224,7 +224,7 @@ def from_json(line: bytes) -> PubsubEvent:
 
 
 def to_protobuf(event: PubsubEvent) -> bytes:
-    """An event as protobuf, without its length."""
+    """Return an event as protobuf, without its length."""
     return protobuf.encode(msgspec.to_builtins(event, builtin_types=(bytes,)), _TRACE_EVENT)
 
 
@@ -232,7 +232,7 @@ def from_protobuf(data: bytes) -> PubsubEvent:
     """Decode protobuf.
 
     Raises:
-        ValueError: it is no such event.
+        ValueError: it is not such an event.
     """
     return msgspec.convert(protobuf.decode(data, _TRACE_EVENT), PubsubEvent)
 
@@ -243,9 +243,9 @@ def open_form(mapping: Path | None = None) -> Reading:
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """Read a trace; the first bytes say whether it is JSON or protobuf.
+    """Read a trace; the first bytes show whether it is JSON or protobuf.
 
-    Events of types that are not known are left out.
+    Events of unknown types are left out.
 
     Raises:
         TraceError: it is malformed; the place is the line, or the number of the event.
@@ -256,7 +256,7 @@ def read_events(path: Path) -> Iterator[Event]:
 
 
 def _is_json(file: IO[bytes]) -> bool:
-    """Whether the first event is a JSON object: in protobuf, a length of 123 (``{``) is followed by a field's key."""
+    """Return whether the first event is a JSON object: in protobuf, a field's key follows a length of 123 (``{``)."""
     start = cast(io.BufferedReader, file).peek(2)[:2]
     return start[:1] == b"{" and (start[1:] in b'"} \t\r\n')
 
@@ -283,7 +283,7 @@ def _read_protobuf(path: Path, file: IO[bytes]) -> Iterator[Event]:
 
 
 def tell(said: PubsubEvent, place: str) -> Iterator[Event]:
-    """What an event says in our words: nothing if its type is not known, several events if it is an RPC.
+    """Yield our events for an event: none if its type is not known, several if it is an RPC.
 
     Raises:
         TraceError: it has no node or no time; the message begins with ``place``.
@@ -304,7 +304,7 @@ def tell(said: PubsubEvent, place: str) -> Iterator[Event]:
 
 
 def _tell_rpc(common: Event, meta: RPCMeta) -> Iterator[Event]:
-    """An event per message of an RPC, and per kind of its other parts."""
+    """Yield an event per message of an RPC, and per kind of its other parts."""
     for each in meta.messages or ():
         yield replace(common, message=each.message_id, topics=_topics_of(each), kind=Data.kind)
     if meta.subscription:
@@ -322,9 +322,9 @@ def _topics_of(said: Content | MessageMeta) -> tuple[str, ...] | None:
 
 
 def make(event: Event) -> PubsubEvent | None:
-    """The event of go-libp2p-pubsub that says the same; None if there is none.
+    """Return the event of go-libp2p-pubsub with the same content; None if there is none.
 
-    Our traces do not have what is in a control frame: its message of that kind says nothing more.
+    Our traces do not have the content of a control frame: its message of that kind has no fields.
     """
     if event.event not in _TYPE_OF or (event.event == "reject" and event.message is None):
         return None
@@ -356,7 +356,7 @@ def _make_meta(event: Event) -> RPCMeta:
 
 
 def _topics(event: Event) -> dict[str, Any]:
-    """The fields for the topics: ``topic`` for one, ``topics`` (of early versions) for several."""
+    """Return the fields for the topics: ``topic`` for one, ``topics`` (of early versions) for several."""
     topics = event.topics or ()
     return {"topic": topics[0]} if len(topics) == 1 else {"topics": list(topics) or None}
 
@@ -366,9 +366,9 @@ def write_nodes(run: RunDir, folder: Path, suffix: str, encode: Callable[[Pubsub
 
     Args:
         run: the run.
-        folder: where they are written.
-        suffix: of the files, which is preceded by the node's number; ``.gz`` = compress them.
-        encode: an event as bytes.
+        folder: the folder of the traces.
+        suffix: the end of the files' names, after the node's number; ``.gz`` = compress them.
+        encode: returns an event as bytes.
 
     Returns:
         A sentence for everything that the form cannot hold.

@@ -1,4 +1,4 @@
-"""A run as lines of JSON, a file per node, as ``NewJSONTracer`` of go-libp2p-pubsub writes them."""
+"""Writes a run as lines of JSON, one file per node, in the form of ``NewJSONTracer`` of go-libp2p-pubsub."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A run as delimited protobuf in gzip, a file per node, as ``traced`` writes it and ``tracestat`` reads it."""
+"""Writes a run as delimited protobuf in gzip, one file per node, as ``traced`` writes it and ``tracestat`` reads it."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Tables of a run that Trellis did not make: what its traces can tell, by the kernels of ``metrics.tables``.
+"""Makes tables of a run that Trellis did not make: what its traces show, by the kernels of ``metrics.tables``.
 
-There is no plan, no schedule, no capture and no underlay. Columns that would need them are null, and a table of which
-nothing is known is not written.
+There is no plan, no schedule, no capture and no underlay. Columns that would need them are null. If nothing is known of
+a table, it is not written.
 """
 
 from collections.abc import Iterator, Mapping
@@ -41,15 +41,15 @@ _COSTS: Final = ("n_transmissions", "n_reached", "redundancy")
 
 
 class Told(Struct, frozen=True):
-    """What the traces can tell.
+    """What the traces can show.
 
     Attributes:
         spans: the first and last instant of each node that wrote a trace.
-        unplanned: messages whose publication no trace tells: the instant of their first sight, their number, and their
+        unplanned: messages whose publication is in no trace: the instant of their first sight, their number, and their
             topics, as actions of a schedule.
-        nobody: the number in the place of a publisher that is not known.
-        events: the events that the traces could have. Without ``send``, nothing is known of transmissions and control
-            frames; without ``duplicate``, nothing of copies.
+        nobody: the number in place of a publisher that is not known.
+        events: the events that the traces could have. Without ``send``, nothing is known about transmissions and
+            control frames; without ``duplicate``, nothing about copies.
     """
 
     spans: Mapping[int, tuple[int, int]]
@@ -68,12 +68,12 @@ def write_tables(folder: Path, told: Told) -> dict[str, int]:
     """Make the tables of the traces in a folder, below ``tables`` there.
 
     Args:
-        folder: it has our traces; ``tables`` must not be there.
-        told: what they can tell.
+        folder: has our traces; ``tables`` must not exist in it.
+        told: what the traces can show.
 
     Returns:
-        How many subscriptions only deliveries show (``inferred_subscriptions``), and how many ``firsts`` and
-        ``duplicates`` there are among the copies that nodes read.
+        The number of subscriptions that only deliveries show (``inferred_subscriptions``), and the numbers of
+        ``firsts`` and ``duplicates`` among the copies that nodes read.
     """
     tables = folder / "tables"
     tables.mkdir()
@@ -88,7 +88,7 @@ def write_tables(folder: Path, told: Told) -> dict[str, int]:
 
 
 def _build(staging: Path, told: Told, counts: dict[str, int]) -> Iterator[tuple[str, Rows]]:
-    """Each table that the traces tell of, by name."""
+    """Yield each table that the traces have facts for, by name."""
     changes, heard = read_staged(staging / "changes", CHANGES), read_staged(staging / "told", TOLD)
     further = read_staged(staging / "further", FURTHER)
     counts["firsts"], counts["duplicates"] = len(_read_first(heard)), int(says(further["event"], "duplicate").sum())
@@ -112,7 +112,7 @@ def _build(staging: Path, told: Told, counts: dict[str, int]) -> Iterator[tuple[
 
 
 def _build_messages(staging: Path, told: Told, interests: pa.Table, copies: pa.Table) -> dict[str, pa.Table]:
-    """The tables ``messages`` and ``deliveries``; what nobody knows is null."""
+    """Return the tables ``messages`` and ``deliveries``; unknown values are null."""
     (staging / "planned").mkdir()
     stage_schedule(iter(told.unplanned), staging / "planned", 1)
     said = PublishedSources(staging / "planned", staging / "told", staging / "mentions")
@@ -132,7 +132,7 @@ def _build_messages(staging: Path, told: Told, interests: pa.Table, copies: pa.T
 
 
 def _clear_deliveries(rows: pa.Table, messages: pa.Table, told: Told) -> pa.Table:
-    """Deliveries without what is not known: copies, publishers, and what happened while a node traced nothing."""
+    """Return deliveries without unknown values: copies, publishers, and what happened while a node traced nothing."""
     columns = {name: rows[name] for name in rows.column_names} | {"publisher": _publishers(rows, told)}
     if not told.events & {"send", "duplicate"}:
         columns["copies"] = pa.nulls(len(rows), pa.int64())
@@ -158,9 +158,9 @@ def _publishers(rows: pa.Table, told: Told) -> Column:
 
 
 def find_starters(heard: pa.Table, changes: pa.Table) -> pa.Table:
-    """``STARTERS``: the topics to which nodes subscribed before their trace began.
+    """Return ``STARTERS``: the topics to which nodes subscribed before their trace began.
 
-    That is shown by a delivery or an end of the subscription before any beginning.
+    A delivery, or an end of the subscription, before any beginning shows such a subscription.
 
     Args:
         heard: ``traces.TOLD``.
@@ -178,13 +178,13 @@ def find_starters(heard: pa.Table, changes: pa.Table) -> pa.Table:
 
 
 def _read_first(heard: pa.Table) -> pa.Table:
-    """The first copies that nodes read of messages: a publisher's delivery of its own message is none."""
+    """Return the first copies that nodes read of messages; a publisher's delivery of its own message is not one."""
     is_own = pc.equal(heard["node"].cast(pa.int64()), pc.shift_right(heard["message_id"], 32))
     return heard.filter(pc.and_(pc.equal(heard["event"], "deliver"), pc.invert(pc.fill_null(is_own, fill_value=False))))
 
 
 def _by_topic(rows: pa.Table) -> pa.Table:
-    """A row per topic: node, ts_ns, topic."""
+    """Return a row per topic: node, ts_ns, topic."""
     rows = rows.combine_chunks()
     topics = rows["topics"].combine_chunks() if len(rows) else pa.array([], pa.list_(pa.int64()))
     named = rows.select(["node", "ts_ns"]).take(pc.list_parent_indices(topics))
@@ -192,7 +192,7 @@ def _by_topic(rows: pa.Table) -> pa.Table:
 
 
 def pair_copies(frames: pa.Table) -> pa.Table:
-    """``TRANSMISSIONS`` by the traces of both ends: of a message between two nodes, the n-th send and n-th receipt.
+    """Return ``TRANSMISSIONS`` by the traces of both ends: a message's n-th send and n-th receipt between two nodes.
 
     Args:
         frames: ``traces.FRAMES`` of messages.
@@ -215,10 +215,10 @@ def pair_copies(frames: pa.Table) -> pa.Table:
 
 
 def count_copies(heard: pa.Table, further: pa.Table) -> pa.Table:
-    """``TRANSMISSIONS`` by what receivers say of copies, from neighbours that are not known.
+    """Return ``TRANSMISSIONS`` by the receivers' reports of copies, from neighbours that are not known.
 
     Args:
-        heard: ``traces.TOLD``. A publisher's delivery of its own message is no copy.
+        heard: ``traces.TOLD``. A publisher's delivery of its own message is not a copy.
         further: ``traces.FURTHER``.
     """
     names = ["message_id", "node", "ts_ns"]
@@ -233,11 +233,11 @@ def _transmissions(columns: Mapping[str, Column], rows: int) -> pa.Table:
 
 
 def build_control(frames: pa.Table, zero_ns: int) -> pa.Table:
-    """The table ``control`` by the traces: the frames other than data that nodes sent; their bytes are not known.
+    """Return the table ``control`` by the traces: frames other than data that nodes sent; their bytes are not known.
 
     Args:
         frames: ``traces.FRAMES``.
-        zero_ns: where seconds are counted from.
+        zero_ns: the instant from which seconds are counted.
     """
     sent = frames.filter((pc.field("event") == "send") & (pc.field("kind") != Data.kind))
     at_ns = numbers(sent["ts_ns"])
@@ -249,5 +249,5 @@ def build_control(frames: pa.Table, zero_ns: int) -> pa.Table:
 
 
 def read_table(folder: Path, name: str) -> pa.Table:
-    """A table that ``write_tables`` made."""
+    """Read a table that ``write_tables`` made."""
     return read_parquet(folder / "tables" / table_file(name), schema=arrow_schema(name))

@@ -116,7 +116,7 @@ def _matrix(
 
 
 def _are_undirected(sources: Indices, destinations: Indices, size: int) -> bool:
-    """Whether no two hosts have a row in both directions."""
+    """Return whether no two hosts have a row in both directions."""
     there, back = sources * size + destinations, destinations * size + sources
     return not np.isin(there, back).any()
 

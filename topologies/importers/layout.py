@@ -66,7 +66,7 @@ def _without_empty_column(rows: Sequence[Row]) -> list[Row]:
 
 
 def _has_header(place: str, rows: Sequence[Row]) -> bool:
-    """Whether the first row has names: words, the same as the first column, or the numbers of the hosts.
+    """Return whether the first row has names: words, the same as the first column, or the numbers of the hosts.
 
     Raises:
         InputError: it may be both.
@@ -84,7 +84,7 @@ def _has_header(place: str, rows: Sequence[Row]) -> bool:
 
 
 def _are_numeric_names(place: str, rows: Sequence[Row]) -> bool:
-    """Whether the first row of a file, which equals its first column and has no words, has names.
+    """Return whether the first row of a file, which equals its first column and has no words, has names.
 
     The first row of a symmetric matrix without names equals its first column, too.
 
@@ -108,7 +108,7 @@ def _are_numeric_names(place: str, rows: Sequence[Row]) -> bool:
 
 
 def _is_complete(rows: Sequence[Row]) -> bool:
-    """Whether a square of cells has numbers everywhere except on the diagonal."""
+    """Return whether a square of cells has numbers everywhere except on the diagonal."""
     return all(
         len(row.cells) == len(rows)
         and all(parse_number(cell) is not None for column, cell in enumerate(row.cells) if column != number)
@@ -117,7 +117,7 @@ def _is_complete(rows: Sequence[Row]) -> bool:
 
 
 def _has_labels(has_header: bool, body: Sequence[Row]) -> bool:
-    """Whether the first cells of the rows are names."""
+    """Return whether the first cells of the rows are names."""
     column = [row.cells[0] for row in body]
     one_more = len(body[0].cells) == len(body) + 1
     if one_more and (has_header or _is_word(column[0])):
@@ -128,7 +128,7 @@ def _has_labels(has_header: bool, body: Sequence[Row]) -> bool:
 
 
 def has_plain_diagonal(rows: Sequence[Row]) -> bool:
-    """Whether rows are a square whose diagonal is blank or 0."""
+    """Return whether rows are a square whose diagonal is blank or 0."""
     return all(
         len(cells) == len(rows) and (is_blank(cells[number]) or parse_number(cells[number]) == 0)
         for number, (_, cells) in enumerate(rows)
@@ -136,7 +136,7 @@ def has_plain_diagonal(rows: Sequence[Row]) -> bool:
 
 
 def is_blank(cell: str) -> bool:
-    """Whether a cell of the diagonal has no delay."""
+    """Return whether a cell of the diagonal has no delay."""
     return cell in BLANKS or cell.lower() == "nan"
 
 
@@ -149,7 +149,7 @@ def _column_names(place: str, header: Row, size: int, *, labelled: bool) -> list
 
 
 def _are_consecutive(cells: Sequence[str]) -> bool:
-    """Whether cells are whole numbers that rise by one, as the numbers of hosts do."""
+    """Return whether cells are whole numbers that rise by one, as the numbers of hosts do."""
     if not all(cell.isascii() and cell.isdigit() and len(cell) < 10 for cell in cells):
         return False
     numbers = [int(cell) for cell in cells]

@@ -41,6 +41,6 @@ def describe_topo(topo: Topo) -> TcNetwork:
 
 
 def _is_host(kind: Any) -> bool:  # noqa: ANN401 - whatever a Topo has as its cls
-    """Whether nodes of a class, which may be wrapped by ``functools.partial``, are hosts."""
+    """Return whether nodes of a class, which may be wrapped by ``functools.partial``, are hosts."""
     kind = getattr(kind, "func", kind)
     return not isinstance(kind, type) or issubclass(kind, Host)

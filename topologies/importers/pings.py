@@ -83,7 +83,7 @@ def published_files(path: Path) -> tuple[Path, Path]:
 
 
 def _is_processed(header: list[str]) -> bool:
-    """Whether the file has the processed pairs."""
+    """Return whether the file has the processed pairs."""
     return "rtt_avg_ms" in header
 
 

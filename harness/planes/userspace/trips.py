@@ -76,10 +76,10 @@ class Part:
         """Make a part, with the jitter and the loss that the pair has now.
 
         Args:
-            pair: see there.
+            pair: the pair of the packets.
             number: of the part on its path, from 0.
             delay_ns: its part of the pair's delay.
-            ahead: see there.
+            ahead: the queue to which it leads, and the part behind that; None = it is the last part.
         """
         self.source, self.destination = pair.source, pair.destination
         self.ahead = ahead

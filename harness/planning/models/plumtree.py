@@ -9,7 +9,7 @@ from peer.protocols.plumtree.parameters import PlumtreeParameters
 
 
 def model_overlay(parameters: PlumtreeParameters, network: FullMembership) -> OverlayModel:
-    """Views whose members are drawn at random among nodes that have a place left."""
+    """Return views whose members are drawn at random among nodes that have a place left."""
     if parameters.scope == "shared":
         links: list[list[int]] = [[] for _ in range(len(network))]
         for node, peer in _draw_links(network.known, parameters.active_view, network):
@@ -39,7 +39,7 @@ def _draw_links(among: Bitset, size: int, network: FullMembership) -> Iterator[t
 def count_copies(
     parameters: PlumtreeParameters, model: OverlayModel, subscribed: Subscribed, publisher: int, topics: frozenset[int]
 ) -> int:
-    """Each link of a tree takes one copy, and one more for the duplicates of the first messages, which form the tree.
+    """Return the copies: one per link of a tree, and one more for duplicates of the first messages, which form it.
 
     How many duplicates there are for each message depends on how many messages follow on the same topic.
     """

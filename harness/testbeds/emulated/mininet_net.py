@@ -148,7 +148,7 @@ class Console(CLI):  # type: ignore[misc]
             super().default(line)
 
     def do_link(self, _line: str) -> None:
-        """Links are those of the experiment."""
+        """Explain that the links are the experiment's."""
         error("*** The links are those of the experiment; change its file\n")
 
     do_switch = do_dpctl = do_link

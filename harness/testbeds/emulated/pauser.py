@@ -94,7 +94,7 @@ class Pauses:
     """Carries out the orders.
 
     Args:
-        orders: see there.
+        orders: the orders of the run.
         file: the descriptor for the instants.
     """
 

@@ -164,7 +164,7 @@ def server_command(folder: Path) -> list[str]:
 
 @contextlib.contextmanager
 def serving_ssh(folder: Path, address: str, port: int, **options: object) -> Iterator[Machine]:
-    """``start_sshd`` as a context: the machine, and the server stopped at the end."""
+    """Use ``start_sshd`` as a context: yield the machine, and stop the server at the end."""
     server = start_sshd(folder, address, port, **options)  # type: ignore[arg-type]
     try:
         yield server.machine

@@ -14,7 +14,7 @@ def mark_faults(run: Run, *panels: Axes) -> str:
 
     Args:
         run: the run.
-        panels: axes with all else that they show; their limits stay.
+        panels: complete axes; their limits stay.
 
     Returns:
         A sentence for the caption, with a space before it; empty without faults.

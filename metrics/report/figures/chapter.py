@@ -28,12 +28,12 @@ class Figure(Struct, frozen=True):
     """A figure of the report.
 
     Attributes:
-        name: in addresses and file names.
-        title: above it.
+        name: the name in addresses and file names.
+        title: the title above it.
         caption: what is drawn.
         meaning: how to read it, for readers who do not know the terms.
-        tables: whose columns it shows.
-        draw: draws it; None where the run has nothing to show.
+        tables: the tables whose columns it shows.
+        draw: draws it; returns None if the run has nothing to show.
     """
 
     name: str
@@ -48,8 +48,8 @@ class Chapter:
     """A chapter of the report.
 
     Args:
-        name: in addresses.
-        title: above it.
+        name: the name in addresses.
+        title: the title above it.
         numbers: the headline numbers that it shows first.
     """
 
@@ -58,13 +58,13 @@ class Chapter:
         self.figures: list[Figure] = []
 
     def figure(self, title: str, *tables: str, meaning: str, name: str = "") -> Callable[[Draw], Draw]:
-        """Enter a function as the chapter's next figure, drawn in the report's style. Its docstring is the caption.
+        """Add a function as the chapter's next figure, drawn in the report's style. Its docstring is the caption.
 
         Args:
-            title: of the figure.
-            tables: whose columns the figure shows.
+            title: the title of the figure.
+            tables: the tables whose columns the figure shows.
             meaning: how to read it, in plain words.
-            name: of the figure; otherwise it is the function's.
+            name: the name of the figure; otherwise the name of the function.
         """
 
         def enter(draw: Draw) -> Draw:
@@ -78,14 +78,14 @@ class Chapter:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number in a sentence: some significant digits, thousands separated."""
+    """Return a number for a sentence: some significant digits, thousands separated."""
     if value == 0 or abs(value) >= 10 ** (digits - 1):
         return f"{value:,.0f}"
     return np.format_float_positional(value, digits, fractional=False, trim="-")
 
 
 def percent(share: float) -> str:
-    """A share in a sentence, never rounded to all or nothing."""
+    """Return a share for a sentence, never rounded to all or nothing."""
     if 0.9995 <= share < 1:
         return "more than 99.9 %"
     if 0 < share < 0.0005:
@@ -94,7 +94,7 @@ def percent(share: float) -> str:
 
 
 def count(many: int, one: str, several: str = "") -> str:
-    """A number of things in a sentence, such as ``1 link`` and ``1,200 links``.
+    """Return a number of things for a sentence, such as ``1 link`` and ``1,200 links``.
 
     Args:
         many: how many.
@@ -105,7 +105,7 @@ def count(many: int, one: str, several: str = "") -> str:
 
 
 def spread(values: npt.ArrayLike | Distribution) -> tuple[float, float, float]:
-    """The median, the 99th percentile and the largest of (n,) values without NaN; n > 0."""
+    """Return the median, the 99th percentile and the largest of (n,) values without NaN; n > 0."""
     if isinstance(values, Distribution):
         return values.quantile(0.5), values.quantile(0.99), values.max()
     known = np.asarray(values, dtype=float)

@@ -1,4 +1,4 @@
-"""The network: what the links carried, and how true the emulation was."""
+"""Figures of the network: what the links carried, and how true the emulation was."""
 
 from textwrap import shorten
 from typing import Final
@@ -301,9 +301,9 @@ _RESOURCES: Final = (
 
 
 def _by_scrape(run: Run, metric: str, scale: float) -> pd.DataFrame | None:
-    """The median and the highest value of the peers in each scrape interval, by seconds from zero; None = no values.
+    """Return the median and the highest value of the peers in each scrape interval, by seconds from zero; None = none.
 
-    A counter's values are its rates per real second. Where it was set back, there is none.
+    A counter's values are its rates per real second. If a counter was reset, it has no value.
     """
     samples = run.samples(metric)
     if samples is None or samples.empty:
@@ -330,7 +330,7 @@ def _lateness_seen(table: pd.DataFrame, seconds: pd.Series) -> str:
 
 
 def _mark_stalls(run: Run, axes: Axes) -> str:
-    """A marker per stall, by its beginning and its length; returns what is seen."""
+    """Draw a marker per stall, by its beginning and its length; return a sentence about them."""
     stalls = run.table("stalls")
     if stalls is None:
         return ""

@@ -1,4 +1,4 @@
-"""The overlay: who is linked with whom."""
+"""Figures of the overlay: which nodes are linked."""
 
 from typing import Final
 
@@ -78,7 +78,7 @@ def link_sharing(run: Run) -> Drawing | None:
     nodes hold many connections, and would hurt most if they failed.""",
 )
 def degrees(run: Run) -> Drawing | None:
-    """Nodes with each number of links at the workload's end: physical links, those of them that the node opened,
+    """Nodes with each number of links at the workload's end: physical links, physical links that the node opened,
     different nodes in a node's views, and nodes whose views contain it.
     """
     nodes = run.last("overlay_degrees")

@@ -1,4 +1,4 @@
-"""The chapters and figures of the report: those of Trellis, then those of plugins (``peer.plugins``)."""
+"""The chapters and figures of the report: first the ones of Trellis, then those of plugins (``peer.plugins``)."""
 
 from typing import Final
 
@@ -10,16 +10,16 @@ from peer.plugins import PluginError, add_extensions, added, name_is_taken
 _OWN: Final = {chapter.name: chapter for chapter in (results.CHAPTER, overlay.CHAPTER, network.CHAPTER)}
 
 CHAPTERS: Final = tuple(add_extensions(_OWN, "figures", Chapter).values())
-"""In the order of the report."""
+"""The chapters in the order of the report."""
 
 FIGURES: Final = tuple(figure for chapter in CHAPTERS for figure in chapter.figures)
 
 
 def _check_chapters() -> None:
-    """Refuse chapters of plugins with the name of another figure, or with numbers that are no measures.
+    """Refuse chapters of plugins with the name of another figure, or with numbers that are not measures.
 
     Raises:
-        PluginError: there is one.
+        PluginError: there is such a chapter.
     """
     names = [figure.name for figure in FIGURES]
     for plugin, chapter in added("figures", Chapter):

@@ -1,4 +1,4 @@
-"""The results: what the overlay delivered, how fast, and with how many copies."""
+"""Figures of the results: what the overlay delivered, how fast, and with how many copies."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -23,7 +23,7 @@ from metrics.report.figures.chapter import Chapter, Drawing, count, number, perc
 from metrics.report.run import Run
 
 _BAR: Final = 0.27
-"""Width of a bar, of which each fault has three."""
+"""The width of a bar; each fault has three."""
 
 CHAPTER: Final = Chapter(
     "results",
@@ -44,7 +44,7 @@ CHAPTER: Final = Chapter(
 
 
 def _shares(counts: Mapping[int, NamedTuple], part: str, whole: str) -> "pd.Series[float]":
-    """The share of one count of another that is not 0, by what they are counted by."""
+    """Return the share of one count in another that is not 0, by what they are counted by."""
     pairs = ((key, getattr(each, part), getattr(each, whole)) for key, each in counts.items())
     return pd.Series({key: some / all_ for key, some, all_ in pairs if all_})
 
@@ -206,7 +206,7 @@ def faults(run: Run) -> Drawing | None:
 
 
 def _fault_seen(rows: pd.DataFrame) -> str:
-    """What a fault did, as a sentence."""
+    """Return what a fault did, as a sentence."""
     ratios = {row.phase: percent(row.delivery_ratio) for row in rows.itertuples() if pd.notna(row.delivery_ratio)}
     seen = ", ".join(f"{ratio} {phase} it" for phase, ratio in ratios.items())
     recovered = rows["recovered_ms"].dropna()

@@ -1,4 +1,4 @@
-"""The graph of routers: which of its links carried copies of messages, and how many of the same message."""
+"""Draws the graph of routers: the links that carried copies of messages, and how many of the same message."""
 
 import igraph
 import numpy as np
@@ -10,17 +10,17 @@ from metrics.report.canvas import BLUE, GREY, ORANGE, PAPER, legend_above, plain
 from metrics.report.figures.chapter import Drawing, count, number, percent
 
 MOST_ROUTERS = 500
-"""With more, single links cannot be told apart."""
+"""With more links, single ones cannot be told apart."""
 
 _WIDEST = 7.0
 """Width of the link with the most stress, in points."""
 
 
 def draw_router_graph(links: pd.DataFrame) -> Drawing | None:
-    """Draw the links of ``underlay_links``, both directions as one line, as wide as the stress of the stronger one.
+    """Draw the links of ``underlay_links``, both directions as one line, as wide as the larger stress of the two.
 
     The layout is by the fewest links between routers (T. Kamada and S. Kawai, An algorithm for drawing general
-    undirected graphs, Information Processing Letters 31, 1989), and the same for the same graph.
+    undirected graphs, Information Processing Letters 31, 1989). The same graph has the same layout.
     """
     routers = int(max(links["src_router"].max(), links["dst_router"].max())) + 1
     if routers > MOST_ROUTERS:

@@ -1,4 +1,4 @@
-"""The map: hosts, and the physical links between them as great circles."""
+"""Draws the map: hosts, and the physical links between them as great circles."""
 
 import json
 from functools import cache
@@ -20,7 +20,7 @@ from metrics.report.run import Run
 
 _EARTH_KM = 6371.0
 _MOST_LINKS = 400
-"""With more, single links cannot be told apart, and their curves are most of the page's weight."""
+"""With more links, single ones cannot be told apart, and their curves are most of the page's weight."""
 
 _SOUTH, _NORTH = -58, 80
 _ROOM = 2.0
@@ -71,14 +71,14 @@ def _seen(hosts: pd.DataFrame, links: list[tuple[int, int]]) -> str:
 
 @cache
 def _land() -> Outline:
-    """The coasts, without the Antarctic ones, as one path."""
+    """Return the coasts, without the Antarctic ones, as one path."""
     rings = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
     shown = [np.array(ring) for ring in rings if max(latitude for _, latitude in ring) > _SOUTH]
     return Outline.make_compound_path(*(Outline(np.vstack((ring, ring[:1])), closed=True) for ring in shown))
 
 
 def _ends(hosts: pd.DataFrame, a: int, b: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Two hosts as unit vectors (3,)."""
+    """Return two hosts as unit vectors (3,)."""
     latitude, longitude = np.radians(hosts.loc[[a, b], ["latitude", "longitude"]].to_numpy(dtype=float)).T
     first, second = np.stack(
         (np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)), axis=1
@@ -91,7 +91,7 @@ def _angle(first: npt.NDArray[np.float64], second: npt.NDArray[np.float64]) -> f
 
 
 def _arc(hosts: pd.DataFrame, a: int, b: int) -> list[npt.NDArray[np.float64]]:
-    """The great circle between two hosts as (longitude, latitude) pieces, cut where it leaves the map's edge."""
+    """Return the great circle between two hosts as (longitude, latitude) pieces, cut at the map's edge."""
     first, second = _ends(hosts, a, b)
     angle = _angle(first, second)
     if angle < 1e-6 or angle > np.pi - 1e-6:
@@ -105,7 +105,7 @@ def _arc(hosts: pd.DataFrame, a: int, b: int) -> list[npt.NDArray[np.float64]]:
 
 
 def _name_sites(axes: Axes, hosts: pd.DataFrame) -> None:
-    """Write the name of each site beside it where it touches no other name and no host, within the map."""
+    """Write the name of each site beside it if it touches no other name and no host, within the map."""
     canvas = axes.get_figure(root=True)
     assert canvas is not None
     canvas.draw_without_rendering()
