@@ -180,7 +180,7 @@ def _captured(run: RunDir, staging: Place, found: Found) -> dict[str, Any]:
 
 
 def _bounds(captures: parts.Captures, bounds: parts.Bounds | Absent | None) -> parts.Bounds | Absent | None:
-    """What packets say of deliveries; nothing certain where packets are missing in the captures."""
+    """Return the bounds of deliveries, unless packets are missing in the captures."""
     missing = captures.dropped or captures.truncated or captures.plane_dropped
     return Absent("packets are missing in the captures (capture_drops)", due=True) if missing else bounds
 
