@@ -1,19 +1,50 @@
 """Runs a script under two PYTHONHASHSEEDs: what follows from a seed alone comes out the same under both."""
 
+import json
 import os
 import subprocess
 import sys
+from functools import cache
+from pathlib import Path
+
+SEEDS = ("0", "4711")
+
+_SERVE = """
+import contextlib, io, json, sys
+
+for line in sys.stdin:
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        exec(json.loads(line), {"__name__": "__main__"})
+    print(json.dumps(said.getvalue()), flush=True)
+"""
 
 
 def outputs_under_hash_seeds(script: str) -> set[str]:
     """What the script prints, under each of two hash seeds."""
-    return {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            env=os.environ | {"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("0", "4711")
-    }
+    return {_output(_start(seed), script) for seed in SEEDS}
+
+
+@cache
+def _start(seed: str) -> "subprocess.Popen[str]":
+    """A Python that runs one script after the other, so that what they import is imported once. It ends with us."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _SERVE],
+        cwd=Path(__file__).parents[1],
+        env=os.environ | {"PYTHONHASHSEED": seed},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _output(python: "subprocess.Popen[str]", script: str) -> str:
+    assert python.stdin is not None and python.stdout is not None
+    try:
+        python.stdin.write(json.dumps(script) + "\n")
+        python.stdin.flush()
+        output: str = json.loads(python.stdout.readline())
+    except (OSError, ValueError):
+        _start.cache_clear()  # for the other scripts
+        raise AssertionError("the script failed; its traceback is in the output") from None
+    return output

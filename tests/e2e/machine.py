@@ -9,12 +9,14 @@ from typing import Any
 from tests.e2e.run_experiment import ROOT
 
 
-def observe(fault: str, moment: str, command: list[str], keep: Path, timeout_s: float = 120) -> dict[str, Any]:
+def observe(
+    fault: str, moment: str, command: list[str], keep: Path, timeout_s: float = 180, survival_s: int = 60
+) -> dict[str, Any]:
     """Run a command on a machine of its own, and do something to it at a moment.
 
-    See ``tests.e2e.observer`` for the faults, the moments, and the account that it returns.
+    See ``tests.e2e.observer`` for the faults, the moments, the survival, and the account that it returns.
     """
-    observer = [sys.executable, "-m", "tests.e2e.observer", fault, moment, *command]
+    observer = [sys.executable, "-m", "tests.e2e.observer", fault, moment, str(survival_s), *command]
     program = (
         "import sys\nfrom pathlib import Path\nfrom harness.machine import sandbox\n"
         f"sys.exit(sandbox.run({observer!r}, keep=[Path({str(keep)!r})]))"

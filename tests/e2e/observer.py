@@ -1,13 +1,13 @@
 """Runs inside a sandbox that stands for a whole machine: does something to a run, and says what it left there.
 
-    python -m tests.e2e.observer FAULT MOMENT COMMAND...
+    python -m tests.e2e.observer FAULT MOMENT SURVIVAL COMMAND...
 
 FAULT is KILL or TERM, which the command alone gets, or INT, which its process group gets, as by a terminal's Ctrl-C; or
 ``kill-PART``, which kills a process of the run (``tests.e2e.parts``); or ``fill``, which fills the disk that the run
 directory is on, a small one of its own.
 MOMENT is the step after whose end that is done, a file with whose appearance it is, or a number of seconds. Being
-the first process of its PID namespace, the observer inherits whatever outlives the run, and waits for it in vain if it
-does not die.
+the first process of its PID namespace, the observer inherits whatever outlives the run, and waits for it, for SURVIVAL
+seconds at most.
 """
 
 import contextlib
@@ -24,7 +24,6 @@ from typing import Any
 
 from tests.e2e.parts import find_part
 
-SURVIVAL_S = 10
 DISK_MIB = 64
 FILLER = "filler"
 FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
@@ -32,7 +31,7 @@ FOLDERS = ("/tmp", "/var/tmp", "/run", "/dev/shm")
 
 def main() -> None:
     """Print what happened, and the differences that an ended run makes (``left``), as JSON; {} = it left nothing."""
-    fault, moment, command = sys.argv[1], sys.argv[2], sys.argv[3:]
+    fault, moment, survival_s, command = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4:]
     out = command[command.index("--out") + 1]
     if fault == "fill":
         options = ["-o", f"size={DISK_MIB}m", "tmpfs", str(Path(out).parent)]
@@ -40,7 +39,7 @@ def main() -> None:
     before = snapshot(out)
     ended = Ended(command, fault, Path(out))
     ended.watch(moment)
-    await_ends()
+    await_ends(survival_s)
     Path(out).with_name(FILLER).unlink(missing_ok=True)
     after = snapshot(out)
     left = {name: sorted(after[name] - before[name]) for name in before if after[name] - before[name]}
@@ -139,10 +138,10 @@ def outcome(out: Path) -> dict[str, Any]:
     return {"verdict": told["verdict"], "reasons": told["reasons"]}
 
 
-def await_ends() -> None:
+def await_ends(survival_s: int) -> None:
     """Wait until all inherited processes are gone, or some have survived for too long."""
     signal.signal(signal.SIGALRM, _give_up)
-    signal.alarm(SURVIVAL_S)
+    signal.alarm(survival_s)
     try:
         while True:
             os.wait()

@@ -31,7 +31,7 @@ topics = 4
 publish_rate_per_s = 10
 warmup_s = 2
 duration_s = 5
-cooldown_s = 4
+cooldown_s = 2
 
 [interests]
 ratio = 0.5
@@ -67,6 +67,9 @@ ratio = 1.0
 
 IN_PROCESS = ("--master", "here")
 """For tests that are not about the analysis: they need not wait for Spark to begin."""
+
+PATIENT = ("--set", "workload.cooldown_s=2")
+"""For tests that expect every delivery of the brief experiment: on a busy machine the last ones take some time."""
 
 
 def write_experiment(folder: Path) -> Path:

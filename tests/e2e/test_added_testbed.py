@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.run_experiment import IN_PROCESS
+
 BENCH = '''
 from harness.stages.simulation import simulate_planned
 from metrics.rundir import Placement
@@ -85,7 +87,7 @@ def test_an_added_testbed_is_checked_and_planned(folder: Path) -> None:
 
 
 def test_an_added_testbed_is_run_and_judged(folder: Path) -> None:
-    done = trellis(folder, "run", "added.toml", "--testbed", "bench", "--out", "run", "--json")
+    done = trellis(folder, "run", "added.toml", "--testbed", "bench", *IN_PROCESS, "--out", "run", "--json")
     assert done.returncode == 0, done.stderr
     assert (folder / "run/bench.txt").read_text() == "was here"
     manifest = json.loads((folder / "run/manifest.json").read_text())

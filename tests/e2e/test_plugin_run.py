@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import Finished, finish, start
+from tests.e2e.run_experiment import IN_PROCESS, Finished, finish, start
 
 PAGE = Path(__file__).parents[2] / "docs/plugins.md"
 EXPERIMENT = """
@@ -31,7 +31,8 @@ def test_a_report_has_the_measures_and_figures_of_plugins(tmp_path: Path) -> Non
         target.parent.mkdir(exist_ok=True)
         target.write_text(code)
     (tmp_path / "sea.toml").write_text(EXPERIMENT)
-    run = Finished(tmp_path / "run", finish(start("run", tmp_path / "sea.toml", "--out", tmp_path / "run", "--json")))
+    words = (*IN_PROCESS, "--out", tmp_path / "run", "--json")
+    run = Finished(tmp_path / "run", finish(start("run", tmp_path / "sea.toml", *words)))
     assert [plugin["name"] for plugin in run.manifest["plugins"]] == ["sea", "deaf", "ring"]
     numbers = run.summary["headline"]
     assert (

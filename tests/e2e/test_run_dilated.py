@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, Finished, finish, start, write_brief
+from tests.e2e.run_experiment import IN_PROCESS, PATIENT, Finished, finish, start, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -16,7 +16,7 @@ DURATION_S = 2
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("dilated")
-    words = (*IN_PROCESS, "--set", f"time_dilation={DILATION}", "--out", folder / "run", "--json")
+    words = (*IN_PROCESS, "--set", f"time_dilation={DILATION}", *PATIENT, "--out", folder / "run", "--json")
     return Finished(folder / "run", finish(start("run", write_brief(folder), *words)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.machine import observe
-from tests.e2e.run_experiment import trellis, write_brief
+from tests.e2e.run_experiment import IN_PROCESS, trellis, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -30,6 +30,9 @@ USUAL = {"boot", "deploy", "collect"}
 """The phases that are interrupted in every run of the tests: each needs other things to be ended. In the workload, a
 run is terminated."""
 
+WITHOUT_SPARK = {("INT", "boot"), ("INT", "collect"), ("TERM", "workload")}
+"""Usual tests that need not wait for the start of Spark. In the other one, Spark stands still when the signal comes."""
+
 STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s|remark: .+")
 
 WHOLE = "is complete but not analysed; try: trellis report"
@@ -45,7 +48,7 @@ WHOLE = "is complete but not analysed; try: trellis report"
 )
 def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    seen = interrupt(name, PHASES[phase], tmp_path)
+    seen = interrupt(name, PHASES[phase], tmp_path, *(IN_PROCESS if (name, phase) in WITHOUT_SPARK else ()))
     what = "interrupted" if name == "INT" else "terminated"
     assert seen["status"] == 128 + signal.Signals[f"SIG{name}"]
     assert seen["left"] == {}
@@ -71,6 +74,6 @@ def test_a_run_interrupted_in_its_analysis_is_whole(tmp_path: Path) -> None:
     assert not (run_dir / "summary.json").exists()
 
 
-def interrupt(signal: str, moment: str, folder: Path) -> dict[str, Any]:
+def interrupt(signal: str, moment: str, folder: Path, *options: str) -> dict[str, Any]:
     """Send a signal to a brief run at a moment; what was seen on its machine."""
-    return observe(signal, moment, trellis("run", write_brief(folder), "--out", folder / "run"), folder)
+    return observe(signal, moment, trellis("run", write_brief(folder), *options, "--out", folder / "run"), folder)

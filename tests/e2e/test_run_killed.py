@@ -8,24 +8,32 @@ import pytest
 
 from tests.e2e.machine import observe
 from tests.e2e.observer import cgroups_of, cgroups_of_processes
-from tests.e2e.run_experiment import trellis, write_brief, write_experiment
+from tests.e2e.run_experiment import IN_PROCESS, trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
 LONGEST_S = 40.0
 
 
-def left_by_kill(experiment: Path, moment: str) -> dict[str, Any]:
+def left_by_kill(experiment: Path, moment: str, *options: str) -> dict[str, Any]:
     """Kill a run at a moment; what the observer saw."""
     folder = experiment.parent
-    return observe("KILL", moment, trellis("run", experiment, "--out", folder / "run"), folder)
+    return observe("KILL", moment, trellis("run", experiment, *options, "--out", folder / "run"), folder)
 
 
 @pytest.mark.parametrize(
-    "moment", ["plan", "boot", pytest.param("probe before", marks=pytest.mark.long), "warmup", "collect"]
+    ("moment", "options"),
+    [
+        ("plan", IN_PROCESS),
+        ("boot", ()),
+        pytest.param("probe before", (), marks=pytest.mark.long),
+        ("warmup", IN_PROCESS),
+        ("collect", IN_PROCESS),
+    ],
 )
-def test_leaves_nothing_when_killed_after(moment: str, tmp_path: Path) -> None:
-    seen = left_by_kill(write_brief(tmp_path), moment)
+def test_leaves_nothing_when_killed_after(moment: str, options: tuple[str, ...], tmp_path: Path) -> None:
+    """Once while Spark starts beside it; without, the start of Spark need not be waited for."""
+    seen = left_by_kill(write_brief(tmp_path), moment, *options)
     assert str(seen["killed_at"]).startswith(moment)
     assert seen["left"] == {}
     assert not (tmp_path / "run" / "summary.json").exists()
@@ -42,7 +50,7 @@ def test_leaves_nothing_when_killed_at_a_random_moment(draw: int, tmp_path: Path
 def test_the_observer_sees_what_is_left(tmp_path: Path) -> None:
     """The check itself: a command that leaves a process, a file and an interface behind is found out."""
     script = "setsid sleep 1000 & sleep 1000 & touch /tmp/left; ip link add left0 type bridge; echo ready >&2; wait"
-    left = observe("KILL", "ready", ["sh", "-c", script, "--out", "/nowhere"], tmp_path)["left"]
+    left = observe("KILL", "ready", ["sh", "-c", script, "--out", "/nowhere"], tmp_path, survival_s=2)["left"]
     assert left["interfaces"] == ["left0"]
     assert left["files"] == ["/tmp/left"]
     assert len(left["processes"]) == 2, "both sleeps: the shell alone was killed"

@@ -59,7 +59,7 @@ def use(machine: Machine, folder: Path) -> None:
         session.fetch({"trace/0.jsonl": "trace/0.jsonl"}, folder / "run", 1 << 30)
         assert (folder / "run/trace/0.jsonl").read_bytes() == content
         session.start_agent(folder / "agent.log")  # there are no documents for it
-        assert session.wait_agent(20) == 2
+        assert session.wait_agent(60) == 2
         assert (folder / "agent.log").read_text().startswith("agent: ")
         with pytest.raises(StepError, match="No space left on device"):
             session.put("/dev/full", content)
@@ -109,7 +109,7 @@ def test_a_dropped_connection_is_tried_again(tmp_path: Path):
             sessions = [os.pidfd_open(process) for process in descendants(server.process.pid)]
             waiting.close()
             for session in sessions:
-                assert select.select([session], [], [], 20)[0], "sshd ends the session of a client that is gone"
+                assert select.select([session], [], [], 60)[0], "sshd ends the session of a client that is gone"
                 os.close(session)
 
     connection = make_connection(server.machine)

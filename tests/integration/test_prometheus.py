@@ -141,7 +141,7 @@ def test_serve_shows_report_and_metrics_until_interrupted(tmp_path: Path):
                     ask(url)
         assert prometheus_runs()
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     assert not prometheus_runs()
     assert digest(tmp_path) == before
 
@@ -151,7 +151,7 @@ def test_killing_serve_leaves_no_server(tmp_path: Path):
     scrape_once(tmp_path)
     with serving(tmp_path) as (process, _):
         process.kill()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while prometheus_runs() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not prometheus_runs()
@@ -212,7 +212,8 @@ def test_samples_are_copied_whole_whatever_is_asked_for_at_once(tmp_path: Path):
     assert sorted(map(str, tables[0].to_pylist())) == sorted(map(str, tables[1].to_pylist()))
     rows = tables[1].to_pylist()
     assert 0 < len(rows) < written
-    assert {(row["metric"], tuple(row["labels"]), row["value"]) for row in rows} == {
+    seen = {(row["metric"], tuple(row["labels"]), row["value"]) for row in rows}
+    assert seen - {("up", (), 0.0)} == {  # on a busy machine a scrape fails now and then
         ("trellis_sent_frames_total", (("kind", "data"),), 42.0),
         ("trellis_sent_frames_total", (("kind", "hello"),), 2.0),
         ("up", (), 1.0),

@@ -25,7 +25,7 @@ from metrics.probing import PHASES
 from metrics.prometheus import GRAPHS
 from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import ClockOffset, Manifest
-from tests.e2e.run_experiment import speaks_of_load
+from tests.e2e.run_experiment import IN_PROCESS, speaks_of_load, trellis
 from tests.integration.deployment_machines import Box, machines, prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
@@ -191,7 +191,7 @@ def interrupt_run(folder: Path, after: str) -> None:
     with machines(folder, 2) as fleet:
         run_dir = plan_run(folder, [machine for _, machine in fleet], duration_s=60)
         shutil.rmtree(run_dir)
-        argv = [sys.executable, "-m", "harness.cli", "run", str(folder / "experiment.toml"), "--out", str(run_dir)]
+        argv = trellis("run", folder / "experiment.toml", *IN_PROCESS, "--out", run_dir)
         with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
             assert process.stderr is not None
             assert any(line.startswith(after) for line in iter(process.stderr.readline, ""))
@@ -266,7 +266,7 @@ def test_fab_looks_at_a_run_in_progress_and_stops_it(tmp_path: Path):
         fab("collect", "--run", str(run_dir), "--into", str(tmp_path / "so-far"))
         assert len(list((tmp_path / "so-far/trace").iterdir())) == 6
         fab("stop", "--run", str(run_dir))
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (left := [agents(box) for box, _ in fleet]) != [[], []] and time.monotonic() < deadline:
             time.sleep(0.1)
         assert left == [[], []]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import ROOT, trellis, write_brief, write_experiment
+from tests.e2e.run_experiment import PATIENT, ROOT, trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
@@ -76,6 +76,6 @@ def test_a_tun_device_that_the_user_may_not_open_is_named_with_the_remedy(open_p
 def test_a_plain_user_gets_a_whole_run_from_a_read_only_checkout(open_path: Path) -> None:
     refused = as_plain_user("0666", ["touch", str(ROOT / "file")])
     assert "Read-only file system" in refused.stderr
-    done = as_plain_user("0666", trellis("run", write_brief(open_path), "--out", open_path / "run", "--json"))
+    done = as_plain_user("0666", trellis("run", write_brief(open_path), *PATIENT, "--out", open_path / "run", "--json"))
     assert (open_path / "run" / "summary.json").exists(), done.stderr
     assert '"delivery_ratio": 1' in (open_path / "run" / "summary.json").read_text()

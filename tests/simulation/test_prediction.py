@@ -14,7 +14,7 @@ from harness.studies.point_run import simulate_point
 from peer.core.frames import Data
 from peer.protocols.registry import PROTOCOLS
 
-NODES, DURATION_S, FACTOR = 40, 20, 2
+NODES, DURATION_S, FACTOR = 40, 10, 2
 INTERESTS = {
     "few topics, many subscribers": ({"kind": "independent", "ratio": 0.4}, 8),
     "many topics": ({"kind": "popularity"}, 40),

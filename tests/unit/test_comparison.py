@@ -350,7 +350,7 @@ def test_without_variation_a_condition_is_met_with_enough_runs_only() -> None:
     assert outcome("topics_partitioned > +0", [0.0] * 4, [1.0] * 4).state == "met"
 
 
-@pytest.mark.parametrize("runs", RUNS)
+@pytest.mark.parametrize("runs", long_unless([3], RUNS))
 @pytest.mark.parametrize("spread", SPREADS)
 def test_a_gate_errs_as_seldom_as_it_says(runs: int, spread: float) -> None:
     """At the bound, 5 % are met and 5 % not met; a difference far from the bound never errs more often."""

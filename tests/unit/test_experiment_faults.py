@@ -1,6 +1,8 @@
 """Malformed experiment files and options: one line that names the place, exit code 2, nothing started or written."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -254,6 +256,18 @@ OVERRIDES = {
 }
 
 
+FEW = ("empty", "too_deep", "unknown_section", "hosts_low", "matrix_without_path", "no_interest", "script_action")
+"""The malformed files that every verb is tried with in every run of the tests: one of each kind of problem."""
+
+
+def cases() -> Iterator[Any]:
+    """Yield every malformed file and every verb that reads it. All verbs load it in the same way."""
+    for case in FILES:
+        yield case, "check"
+        for verb in ("plan", "run"):
+            yield pytest.param(case, verb, marks=() if case in FEW else pytest.mark.long)
+
+
 def assert_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], folder: Path, text: str) -> None:
     before = sorted(folder.iterdir())
     assert main(arguments) == 2
@@ -264,8 +278,7 @@ def assert_refused(capsys: pytest.CaptureFixture[str], arguments: list[str], fol
     assert sorted(folder.iterdir()) == before
 
 
-@pytest.mark.parametrize("verb", ["check", "plan", "run"])
-@pytest.mark.parametrize("case", FILES)
+@pytest.mark.parametrize(("case", "verb"), cases())
 def test_malformed_file_is_refused(
     case: str, verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
