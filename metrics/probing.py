@@ -15,11 +15,9 @@ from metrics.changes import PairChanges
 from metrics.measures.measure import quantile
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
+from metrics.rundir.timeline import PHASES as PHASES
 from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
-
-PHASES = ("before", "during", "after")
-"""The phases, relative to the workload, in which pairs of hosts are probed."""
 
 JITTER_SIGMAS = 3.0
 """If jitter was asked for, a delay within this many standard deviations of the mean is not an error."""

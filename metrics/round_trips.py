@@ -14,10 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from metrics.measures.measure import quantile
-from metrics.probing import PHASES
 from metrics.rundir.documents import Placement
 from metrics.rundir.files import ROUND_TRIPS_FILE
 from metrics.rundir.parquet import read_recorded
+from metrics.rundir.timeline import PHASES
 from metrics.storage import Place
 from topologies.link_graph import unlimited
 from topologies.model import Underlay, between

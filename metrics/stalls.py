@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, json
 
-from metrics.rundir import Check, Stall, read_document, read_lines
-from metrics.rundir.documents import PlanOutline
+from metrics.rundir.documents import Check, PlanOutline, Stall
 from metrics.rundir.files import PLAN_FILE, STALLS_FILE
+from metrics.rundir.reading import read_document, read_lines
 from metrics.storage import Place
 
 _STALLS = json.Decoder(Stall)

@@ -11,17 +11,11 @@ Not simulated: tail loss probes, which send again earlier than the timeout, and 
 paused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from harness.simulator.changes import ChangingNetwork
-from harness.simulator.hosts import RESET, TIMEOUT, End
+from harness.simulator.hosts import RESET, TIMEOUT, End, Engine
 from harness.simulator.network import RETRANSMISSION_NS
-
-if TYPE_CHECKING:
-    from harness.simulator.simulation import Simulation
 
 SILENCE_NS = 30_000_000_000
 """How long a kernel waits for an acknowledgement: the peers' ``TCP_USER_TIMEOUT`` (``peer.runtime.link``), which counts
@@ -80,7 +74,7 @@ class Faults:
         network: the network with its timeline.
     """
 
-    def __init__(self, simulation: Simulation, network: ChangingNetwork) -> None:
+    def __init__(self, simulation: Engine, network: ChangingNetwork) -> None:
         self._simulation = simulation
         self._network = network
         self._streams: dict[End, Stream] = {}

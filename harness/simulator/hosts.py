@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from harness.simulator.inner import InnerPath
-from peer.core.contract import Event, LinkDown, LinkUp, Node, NodeId, Trace
-from peer.core.frames import Bye, Hello
+from peer.core.contract import Effect, Event, LinkDown, LinkUp, Node, NodeId, Trace
+from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import Connection, LinkTable
 from peer.core.node import StatefulNode
-
-if TYPE_CHECKING:
-    from harness.simulator.simulation import Simulation
+from peer.trace import TraceEvent
 
 RESET = "ConnectionResetError"
 """Reason of a connection that breaks because the process at the other side has ended."""
@@ -26,6 +24,59 @@ TIMEOUT = "TimeoutError"
 
 DIAL_TIMEOUT_NS = 10_000_000_000
 """How long an attempt to open a connection waits for an answer (``CONNECT_TIMEOUT_S`` of ``peer.runtime.pool``)."""
+
+
+class Engine(Protocol):
+    """The simulation as its hosts and its faults know it.
+
+    Attributes:
+        now_ns: the virtual instant.
+        hosts: every host, by number.
+        handled: events that nodes have handled so far.
+        sent_frames, sent_bytes: frames written to links so far; index = kind.
+        run_number: the run's number in every Hello.
+        traces_frames: whether events of frames and links are traced.
+        perform: the function that executes an effect of a host, by type of the effect; ``trace`` for ``Trace``.
+    """
+
+    now_ns: int
+    hosts: dict[NodeId, SimulatedHost]
+    handled: int
+    sent_frames: list[int]
+    sent_bytes: list[int]
+    run_number: int
+    traces_frames: bool
+    perform: dict[type[Effect], Callable[[SimulatedHost, Any], None]]
+
+    def trace(self, event: TraceEvent) -> None:
+        """Handle a trace event of a node."""
+
+    def at(self, at_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` at a virtual instant."""
+
+    def after(self, delay_ns: int, action: Callable[..., None], *arguments: Any) -> None:  # noqa: ANN401 - passed on
+        """Call ``action(*arguments)`` after this time."""
+
+    def delay_ns(self, source: NodeId, destination: NodeId) -> int:
+        """Return the delay of a packet that is sent now."""
+        ...
+
+    def reach_ns(self, source: NodeId, destination: NodeId) -> int | None:
+        """Return when the first packet of a connection that is opened now arrives; None = it is never answered."""
+        ...
+
+    def join(self, opener: SimulatedHost, peer: NodeId, listener: Node) -> End:
+        """Make a connection that ``listener`` accepts, and return the opener's end."""
+        ...
+
+    def write(self, end: End, frame: Frame) -> None:
+        """Send a frame from an end."""
+
+    def send_reset(self, end: End, other: End) -> None:
+        """Break a connection; the other side learns of it after all that was sent."""
+
+    def note(self, event: str, end: End, direction: str | None = None, reason: str | None = None) -> None:
+        """Trace an event of a connection."""
 
 
 class End(Connection):
@@ -106,7 +157,7 @@ class SimulatedHost:
         "unanswered",
     )
 
-    def __init__(self, simulation: Simulation, number: NodeId, draws: Random) -> None:
+    def __init__(self, simulation: Engine, number: NodeId, draws: Random) -> None:
         self._simulation = simulation
         self._draws = draws
         self.number = number

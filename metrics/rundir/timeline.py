@@ -9,6 +9,9 @@ from metrics.rundir.bounds import LONGEST_NS, Instant
 
 SECOND_NS = 1_000_000_000
 
+PHASES = ("before", "during", "after")
+"""When pairs of hosts are probed: before, during and after the workload."""
+
 
 class Phase(Struct, frozen=True):
     """A phase of the running stage, in ns of virtual time.

@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
-from peer.core.contract import NodeId
+from peer.core.contract import Event, NodeId
 from peer.core.frames import Bye, Frame, Hello
-from peer.core.links import Connection
-from peer.trace import make_frame_event
+from peer.core.links import Connection, LinkTable
+from peer.runtime.clock import Clock
+from peer.trace import TraceEvent, make_frame_event
 from peer.wire import Decoder, encode
-
-if TYPE_CHECKING:
-    from peer.runtime.pool import LinkPool
 
 HANDSHAKE_TIMEOUT_S = 10.0
 """The time within which the other side must send ``Hello`` (s)."""
@@ -54,6 +52,47 @@ class Counts:
         self.rejected: dict[str, int] = {}
 
 
+class Owner(Protocol):
+    """The driver of a node, as the node's connections know it."""
+
+    def feed(self, event: Event) -> None:
+        """Give the node an event."""
+
+    def trace(self, event: TraceEvent) -> None:
+        """Write a trace event."""
+
+
+class Pool(Protocol):
+    """The pool of a link, which learns what happens to it.
+
+    Attributes:
+        node: the node of this end.
+        driver: gets the trace events.
+        counts: where frames and bytes are counted.
+        clock: what timeouts go by.
+        table: the node's links and the attempts at them.
+    """
+
+    node: NodeId
+    driver: Owner
+    counts: Counts
+    clock: Clock
+    table: LinkTable[Link]
+
+    def opened(self, link: Link) -> None:
+        """Use an opened connection, or end it."""
+
+    def believes(self, link: Link, node: NodeId) -> bool:
+        """Return whether an accepted connection comes from the node's address."""
+        ...
+
+    def received(self, link: Link, frame: Frame) -> None:
+        """Handle a frame."""
+
+    def lost(self, link: Link, error: Exception | None) -> None:
+        """Note that a connection has ended."""
+
+
 class Link(Connection, asyncio.Protocol):
     """A TCP connection of a pool. Only some connections become links.
 
@@ -69,7 +108,7 @@ class Link(Connection, asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, pool: LinkPool, peer: NodeId | None) -> None:
+    def __init__(self, pool: Pool, peer: NodeId | None) -> None:
         super().__init__(peer, opener=peer is not None)
         self.conn = ""
         self.source = ""

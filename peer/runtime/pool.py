@@ -13,11 +13,8 @@ them out with sockets. Its own tasks are those of real connections:
 * The kernel probes a link that its peer seems to have lost.
 """
 
-from __future__ import annotations
-
 import asyncio
 from random import Random
-from typing import TYPE_CHECKING
 
 from peer.core.contract import FrameReceived, LinkDown, LinkUp, NodeId
 from peer.core.frames import Bye, Frame, Hello
@@ -25,12 +22,9 @@ from peer.core.links import STOP, LinkTable
 from peer.runtime.addresses import AddressBook
 from peer.runtime.admission import Admission
 from peer.runtime.clock import UNDILATED, Clock
-from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link
+from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link, Owner
 from peer.trace import TraceEvent, make_drop_event
 from peer.wire import encode
-
-if TYPE_CHECKING:
-    from peer.runtime.driver import Driver
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -63,7 +57,7 @@ class LinkPool:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: Owner,
         node: NodeId,
         run: int,
         addresses: AddressBook,

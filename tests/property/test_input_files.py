@@ -19,8 +19,8 @@ from harness.experiment.loader import load_experiment
 from harness.workload.files import read_interests, read_sessions
 from harness.workload.follower_graph import sample_followers
 from tests.examples import examples
+from tests.matrices import read_matrix
 from topologies.importers import IMPORTERS, Options
-from topologies.importers.matrix import read_matrix
 from topologies.importers.pings import read_measurements
 from topologies.reading import InputError
 

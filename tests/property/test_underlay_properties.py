@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.matrices import read_matrix
 from topologies.generated import plain_underlay
-from topologies.importers.matrix import read_matrix, write_matrix
+from topologies.importers.matrix import write_matrix
 from topologies.importers.pings import Measurements, Server
 from topologies.importers.wondernetwork import fill_holes
 from topologies.model import Host

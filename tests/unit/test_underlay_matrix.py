@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from harness.cli import main
+from tests.matrices import read_matrix
 from topologies.importers import Options
-from topologies.importers.matrix import read_file, read_matrix, write_matrix
+from topologies.importers.matrix import read_file, write_matrix
 from topologies.reading import InputError
 
 EXPECTED = "expected a matrix with one row and one column per host"

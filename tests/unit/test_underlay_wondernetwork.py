@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from harness.cli import main
-from topologies.importers.matrix import read_matrix
+from tests.matrices import read_matrix
 from topologies.importers.pings import Measurements, Server, read_measurements
 from topologies.importers.wondernetwork import build_underlay, fill_holes
 from topologies.reading import InputError

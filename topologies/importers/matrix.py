@@ -76,16 +76,6 @@ def read_matrix_file(path: Path, largest_ms: float = LARGEST_DELAY_MS) -> Matrix
     return read
 
 
-def read_matrix(path: Path) -> tuple[list[str], Matrix]:
-    """Return the hosts' names and the (n, n) matrix of a file.
-
-    Raises:
-        InputError: see ``read_matrix_file``.
-    """
-    read = read_matrix_file(path)
-    return read.names, read.delay_ms
-
-
 def write_matrix(path: Path, names: Sequence[str], delay_ms: Matrix, comments: Sequence[str] = ()) -> None:
     """Write a matrix with a header, the names in the first column, and six decimals (1 ns).
 

@@ -1,14 +1,13 @@
 """HyParView: a node's views in one swarm, and how they change."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from msgspec import Struct
 
 from peer.core.contract import NodeId
+from peer.core.frames import Frame
 from peer.core.links import UNWANTED
 from peer.core.parts import State, Turn
 from peer.protocols.plumtree.frames import (
@@ -24,9 +23,6 @@ from peer.protocols.plumtree.frames import (
 )
 from peer.protocols.plumtree.parameters import PlumtreeParameters
 from peer.protocols.plumtree.views import Views
-
-if TYPE_CHECKING:
-    from peer.protocols.plumtree.overlay import Hyparview
 
 UNUSED = "unused"
 """The reason with which a node closes a link that none of its swarms needs."""
@@ -54,6 +50,33 @@ class Request(Struct):
     resent: bool = False
 
 
+class Overlay(Protocol):
+    """What a swarm needs of its overlay: links that all swarms of the node share, and the nodes that are listed."""
+
+    def post(self, turn: Turn, peer: NodeId, frame: Frame) -> None:
+        """Send a frame, over a new link if there is none."""
+
+    def release(self, turn: Turn, peer: NodeId) -> None:
+        """Close the link to a node that no swarm needs, or no longer ask for one."""
+
+    def await_answers(self, turn: Turn) -> None:
+        """Call ``expire`` when the request that was made now is due."""
+
+    def neighbour_up(self, turn: Turn, swarm: SwarmId, peer: NodeId) -> None:
+        """Note that a node has entered a swarm's active view."""
+
+    def neighbour_down(self, turn: Turn, swarm: SwarmId, peer: NodeId, reason: str) -> None:
+        """Note that a node is no longer in a swarm's active view."""
+
+    def contact(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
+        """Return the node through which to enter a swarm; None = all are excluded."""
+        ...
+
+    def stranger(self, swarm: SwarmId, excluded: Iterable[NodeId]) -> NodeId | None:
+        """Return a random listed node of a swarm; None = all are excluded."""
+        ...
+
+
 class Swarm:
     """Keeps a node's views in a swarm.
 
@@ -74,7 +97,7 @@ class Swarm:
     """
 
     def __init__(
-        self, number: SwarmId, state: State, parameters: PlumtreeParameters, draws: Random, overlay: Hyparview
+        self, number: SwarmId, state: State, parameters: PlumtreeParameters, draws: Random, overlay: Overlay
     ) -> None:
         self.views = Views(state.node, parameters, draws)
         self.requests: dict[NodeId, Request] = {}

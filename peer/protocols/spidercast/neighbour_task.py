@@ -4,13 +4,13 @@ The task decides which nodes are neighbours. Its ``Aim`` determines whether it n
 asks next. The overlay manages the links.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from random import Random
+from typing import Protocol
 
 from peer.core.bitset import bitset
-from peer.core.contract import NodeId
-from peer.core.parts import Turn
+from peer.core.contract import NodeId, TopicId
+from peer.core.membership.interface import Membership
+from peer.core.parts import State, Turn
 from peer.protocols.spidercast.coverage import Interest
 from peer.protocols.spidercast.frames import (
     SpiderConnect,
@@ -22,8 +22,35 @@ from peer.protocols.spidercast.frames import (
 )
 from peer.protocols.spidercast.maintenance import SECOND_NS, Aim, MaintenanceParameters
 
-if TYPE_CHECKING:
-    from peer.protocols.spidercast.maintained_overlay import MaintainedOverlay
+
+class Overlay(Protocol):
+    """What a task needs of its overlay: the node's state and interest, and links.
+
+    Attributes:
+        state, membership, draws: the node's.
+        interest: the node's topics, rising.
+        version: how often the interest changed.
+    """
+
+    state: State
+    membership: Membership
+    draws: Random
+    interest: tuple[TopicId, ...]
+    version: int
+
+    def reach(self, turn: Turn, peer: NodeId) -> bool:
+        """Return whether there is a link to a node; if not, ask for one."""
+        ...
+
+    def is_closing(self, peer: NodeId) -> bool:
+        """Return whether a link to a node is about to end."""
+        ...
+
+    def release(self, turn: Turn, peer: NodeId, reason: str, parted: bool = False) -> None:
+        """Close the link to a node if nothing needs it; ``parted``: the other side does not need it either."""
+
+    def changed(self, turn: Turn, peer: NodeId, reason: str) -> None:
+        """Update the logical links to a node that has become or is no longer a neighbour of a task."""
 
 
 class Record:
@@ -81,9 +108,7 @@ class Task:
         "target",
     )
 
-    def __init__(
-        self, code: int, timer: str, aim: Aim, overlay: MaintainedOverlay, parameters: MaintenanceParameters
-    ) -> None:
+    def __init__(self, code: int, timer: str, aim: Aim, overlay: Overlay, parameters: MaintenanceParameters) -> None:
         self.aim = aim
         self.neighbours: dict[NodeId, Record] = {}
         self.running = False
