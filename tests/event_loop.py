@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-LIMIT_S = 20
+LIMIT_S = 60
 """How long a scenario may wait for one thing; it may take twice as long."""
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.e2e.run_experiment import (
+    IN_PROCESS,
     Finished,
     await_step,
     finish,
@@ -28,20 +29,30 @@ HOSTS = 8
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 
 
+class Watched(Finished):
+    """A finished run, and the states of the processes of Java below it at the ends of some of its steps."""
+
+    def __init__(self, folder: Path) -> None:
+        process = start("run", write_experiment(folder), "--out", folder / "run", "--json")
+        self.java: list[list[str]] = []
+        for step in ("deploy", "warmup", "cooldown"):
+            await_step(process, step)
+            self.java.append([each.state for each in processes_below(process.pid) if each.name == "java"])
+        super().__init__(folder / "run", finish(process))
+
+
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    folder = tmp_path_factory.mktemp("run")
-    summary = finish(start("run", write_experiment(folder), "--out", folder / "run", "--json"))
-    return Finished(folder / "run", summary)
+def run(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    return Watched(tmp_path_factory.mktemp("run"))
 
 
-def test_ends_with_a_verdict_and_its_exit_code(run: Finished) -> None:
+def test_ends_with_a_verdict_and_its_exit_code(run: Watched) -> None:
     assert run.summary["exit_code"] == EXIT_CODES[run.summary["verdict"]]
     assert bool(run.summary["reasons"]) == (run.summary["verdict"] != "valid")
     assert [reason for reason in run.summary["reasons"] if not speaks_of_load(reason)] == []
 
 
-def test_every_peer_answers_its_recorded_events_as_it_did(run: Finished) -> None:
+def test_every_peer_answers_its_recorded_events_as_it_did(run: Watched) -> None:
     done = subprocess.run(trellis("replay", run.run_dir), capture_output=True, text=True, check=False)
     lines = done.stdout.splitlines()
     assert (done.returncode, len(lines)) == (0, HOSTS)
@@ -59,16 +70,16 @@ def test_every_peer_answers_its_recorded_events_as_it_did(run: Finished) -> None
         *(f"trace/{node}.jsonl" for node in range(HOSTS)),
     ],
 )  # fmt: skip
-def test_leaves_every_file_of_a_run_directory(run: Finished, name: str) -> None:
+def test_leaves_every_file_of_a_run_directory(run: Watched, name: str) -> None:
     assert (run.run_dir / name).exists()
 
 
-def test_prometheus_scraped_while_the_run_lasted(run: Finished) -> None:
+def test_prometheus_scraped_while_the_run_lasted(run: Watched) -> None:
     counters = run.manifest["counters"]
     assert counters["scrapes_failed"] < counters["scrapes"]
 
 
-def test_processors_are_watched_from_boot_to_close(run: Finished) -> None:
+def test_processors_are_watched_from_boot_to_close(run: Watched) -> None:
     """Pressure is recorded as long, and every stall is in the table, at an instant of the run."""
     counters = run.manifest["counters"]
     assert counters["processors_watched"] == counters["plane_realtime"] * len(os.sched_getaffinity(0))
@@ -83,14 +94,14 @@ def test_processors_are_watched_from_boot_to_close(run: Finished) -> None:
     assert all(phases[0]["start_ns"] <= stall["start_ns"] < stall["end_ns"] for stall in stalls)
 
 
-def test_every_frame_that_the_data_plane_counted_is_in_the_capture(run: Finished) -> None:
+def test_every_frame_that_the_data_plane_counted_is_in_the_capture(run: Watched) -> None:
     counters = run.manifest["counters"]
     assert counters["frames_in"] > 0
     assert counters["records_dropped"] == 0
     assert run.captured_records() == counters["records_written"] == counters["frames_in"] + counters["frames_out"]
 
 
-def test_every_expected_delivery_is_a_row(run: Finished) -> None:
+def test_every_expected_delivery_is_a_row(run: Watched) -> None:
     """Every published message and every other subscriber to one of its topics: delivered or not, but there."""
     overlay = json.loads((run.run_dir / "overlay.json").read_text())
     topics = {node["node"]: set(node["topics"]) for node in overlay["nodes"]}
@@ -105,7 +116,7 @@ def test_every_expected_delivery_is_a_row(run: Finished) -> None:
     assert len(rows) == len(expected)
 
 
-def test_every_directed_pair_is_probed_before_and_after(run: Finished) -> None:
+def test_every_directed_pair_is_probed_before_and_after(run: Watched) -> None:
     rows = pq.read_table(run.run_dir / "achieved.parquet").to_pylist()
     for phase in ("before", "after"):
         pairs = {(row["src"], row["dst"]) for row in rows if row["phase"] == phase}
@@ -117,7 +128,7 @@ def test_every_directed_pair_is_probed_before_and_after(run: Finished) -> None:
     assert any(row["phase"] == "during" for row in rows)
 
 
-def test_phases_follow_each_other_and_last_as_planned(run: Finished) -> None:
+def test_phases_follow_each_other_and_last_as_planned(run: Watched) -> None:
     phases = {phase["name"]: phase for phase in run.manifest["phases"]}
     running = ["warmup", "workload", "cooldown", "stop"]
     order = ["boot", "deploy", "probe_before", *running, "settle", "probe_after", "collect"]
@@ -127,7 +138,7 @@ def test_phases_follow_each_other_and_last_as_planned(run: Finished) -> None:
     assert phases["workload"]["start_ns"] == run.manifest["zero_ns"]
 
 
-def test_every_peer_ended_as_expected_and_its_memory_was_counted(run: Finished) -> None:
+def test_every_peer_ended_as_expected_and_its_memory_was_counted(run: Watched) -> None:
     states = {state["process"]: state for state in run.manifest["final_states"]}
     assert {f"peer-{node}" for node in range(HOSTS)} <= set(states)
     assert all(state["state"] == state["expected"] for state in states.values())
@@ -135,12 +146,12 @@ def test_every_peer_ended_as_expected_and_its_memory_was_counted(run: Finished) 
     assert run.manifest["resources"]["peers_pss_mib"] > HOSTS
 
 
-def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Finished, tmp_path: Path) -> None:
+def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Watched, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged"
     shutil.copytree(run.run_dir, damaged, ignore=shutil.ignore_patterns("tables", "report", "summary.json"))
     trace = damaged / "trace" / "3.jsonl"
     trace.write_bytes(trace.read_bytes()[: trace.stat().st_size // 2])
-    subprocess.run(trellis("report", damaged), check=False, capture_output=True, timeout=480)
+    subprocess.run(trellis("report", damaged, *IN_PROCESS), check=False, capture_output=True, timeout=480)
     summary = json.loads((damaged / "summary.json").read_text())
     assert summary["verdict"] != "valid"
     assert any("trace" in reason and "3" in reason for reason in summary["reasons"]), summary["reasons"]
@@ -161,15 +172,9 @@ def test_the_run_after_a_killed_one_works(tmp_path: Path) -> None:
     assert not (tmp_path / "killed" / "manifest.json").exists()
 
 
-def test_spark_stands_still_from_before_the_first_probe_to_the_end_of_the_run(tmp_path: Path) -> None:
-    process = start("run", write_brief(tmp_path), "--out", tmp_path / "run", "--json")
-    seen = []
-    for step in ("deploy", "warmup", "cooldown"):
-        await_step(process, step)
-        seen.append([each.state for each in processes_below(process.pid) if each.name == "java"])
-    summary = finish(process)
-    assert seen == [["T"]] * 3
-    assert summary["computed_by"].startswith("by Spark at local[")
+def test_spark_stands_still_from_before_the_first_probe_to_the_end_of_the_run(run: Watched) -> None:
+    assert run.java == [["T"]] * 3
+    assert run.summary["computed_by"].startswith("by Spark at local[")
 
 
 def test_a_run_directory_is_never_written_twice(tmp_path: Path) -> None:

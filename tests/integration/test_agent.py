@@ -29,7 +29,7 @@ from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 
 CHECKOUT = Path(__file__).parents[2]
-WARMUP_S, STOP_S, DRAIN_S = 1.0, 1.2, 0.3
+WARMUP_S, STOP_S, DRAIN_S = 1.0, 2.0, 0.5
 LIMIT_S = 30.0
 
 

@@ -73,10 +73,10 @@ def planned(folder: Path, underlay: str) -> PlannedRun:
     return make_plan(load_experiment(file), file)
 
 
-def simulated(folder: Path, underlay: str) -> Path:
+def simulated(folder: Path, underlay: str, *, page: bool = True) -> Path:
     write_plan(planned(folder, underlay), folder / "run")
     simulate_planned(folder / "run")
-    analyse(folder / "run", "here")
+    analyse(folder / "run", "here", page=page)
     return folder / "run"
 
 
@@ -175,7 +175,7 @@ def test_networks_of_providers_are_planned(data_folder: Path, tmp_path: Path, na
     ],
 )
 def test_real_networks_are_simulated(data_folder: Path, tmp_path: Path, underlay: str) -> None:
-    run = RunDir(simulated(tmp_path, underlay.format(data=data_folder)))
+    run = RunDir(simulated(tmp_path, underlay.format(data=data_folder), page=False))
     assert run.summary.verdict == "valid"
     check_delays(run)
     links = pq.read_table(run.tables / "underlay_links.parquet").to_pylist()

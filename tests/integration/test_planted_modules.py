@@ -47,13 +47,12 @@ OF_PYTHON = ("argparse", "ctypes", "select", "pickle", "zipfile", "sitecustomize
 OF_OTHERS = ("numpy", "pyarrow", "msgspec", "pyspark", "matplotlib", "paramiko", "mininet")
 OF_TRELLIS = ("metrics", "harness", "peer", "topologies")
 
-COMMANDS = (
+USUAL = (
     ("run", "small.toml", "--testbed", "simulated", "--out", "run"),
-    ("tables", "run"),
     ("report", "run", "--master", "here"),
-    ("sweep", "study.toml", "--out", "here", "--master", "here"),
     ("sweep", "study.toml", "--out", "spark", "--master", "local[1]"),
 )
+OTHERS = (("tables", "run"), ("sweep", "study.toml", "--out", "here", "--master", "here"))
 
 
 @pytest.fixture
@@ -75,9 +74,12 @@ def trellis(folder: Path, *words: str) -> None:
     assert done.returncode in (0, 3), done.stderr
 
 
-def test_no_command_imports_a_module_of_the_working_directory(folder: Path) -> None:
-    """Tables are computed by Spark, begun before the run and after it, and in one process."""
-    for words in COMMANDS:
+@pytest.mark.parametrize("commands", [USUAL, pytest.param((*USUAL, *OTHERS), marks=pytest.mark.long)])
+def test_no_command_imports_a_module_of_the_working_directory(
+    folder: Path, commands: tuple[tuple[str, ...], ...]
+) -> None:
+    """Tables are computed by Spark, begun before the run, and in one process; or by Spark that begins after it."""
+    for words in commands:
         trellis(folder, *words)
         assert not (folder / "imported").exists(), f"{words[0]} imported {(folder / 'imported').read_text()}"
     assert (folder / "run/report/index.html").exists()

@@ -17,7 +17,9 @@ from topologies.network import uniform_network
 
 pytestmark = pytest.mark.root
 
-PATIENCE_S = 1.0
+PATIENCE_S = 4.0
+"""On a busy machine a sound prober may take a second."""
+LIMIT_S = 30.0
 OWN = "/proc/self/ns/net"
 HOSTS = 2
 
@@ -66,6 +68,6 @@ def test_a_stuck_or_dead_prober_is_an_error(
     begun = time.monotonic()
     with pytest.raises(TestbedError, match=said):
         ask(prober)
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < LIMIT_S
     with pytest.raises(TestbedError, match="ended"):  # a late answer must not be taken for the next question's
         few(prober)

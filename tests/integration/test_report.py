@@ -49,6 +49,12 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages have no figures, which take most of the time."""
+    monkeypatch.setattr(report, "FIGURES", ())
+
+
+@pytest.fixture
 def page(analysed: Path) -> str:
     return (analysed / "report" / "index.html").read_text()
 
@@ -144,6 +150,7 @@ def test_probes_are_in_the_page_by_attempt(page: str) -> None:
     assert "pairs" in firsts and "not late" in firsts
 
 
+@pytest.mark.usefixtures("text_alone")
 @pytest.mark.parametrize(
     ("literal", "words"), [(True, "the highest score is kept"), (False, "the lowest score is kept")]
 )
@@ -157,6 +164,7 @@ def test_the_page_says_how_topiarys_score_was_read(literal: bool, words: str, an
     assert words in told
 
 
+@pytest.mark.usefixtures("text_alone")
 @pytest.mark.parametrize(
     ("settle_s", "words"),
     [
@@ -185,6 +193,7 @@ def test_the_page_says_what_is_expected(settle_s: float, words: str, analysed: P
     assert told.endswith(words)
 
 
+@pytest.mark.usefixtures("text_alone")
 def test_reasons_are_text_not_markup(analysed: Path, tmp_path: Path) -> None:
     run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
     document = json.loads((run_dir / "summary.json").read_text())
@@ -195,6 +204,7 @@ def test_reasons_are_text_not_markup(analysed: Path, tmp_path: Path) -> None:
     assert 'class="verdict invalid"' in written
 
 
+@pytest.mark.usefixtures("text_alone")
 def test_round_trips_between_machines_are_in_the_page(analysed: Path, tmp_path: Path) -> None:
     run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
     trips = [

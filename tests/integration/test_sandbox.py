@@ -137,7 +137,7 @@ def test_an_interrupted_caller_returns_when_nothing_is_left_inside(tmp_path: Pat
     assert caller.stdout is not None
     assert caller.stdout.readline() == "up\n"
     os.killpg(caller.pid, signal.SIGINT)
-    assert caller.wait(10) == -signal.SIGINT
+    assert caller.wait(60) == -signal.SIGINT
     assert processes_with(marker) == []
 
 
@@ -157,7 +157,7 @@ def test_two_sandboxes_do_not_see_each_other(tmp_path: Path) -> None:
 def _await_end(descriptor: int) -> None:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    assert poll.poll(10_000), "a process of the sandbox survived its caller"
+    assert poll.poll(60_000), "a process of the sandbox survived its caller"
     os.close(descriptor)
 
 

@@ -32,7 +32,7 @@ def sweeps(
     return [introduce(CITIES, draw_stalls(*stalls, random), fault, seed, **options) for seed in range(count)]
 
 
-@pytest.mark.parametrize("stalls", long_unless([each for each in STALLS if each[0] > 0.5], STALLS))
+@pytest.mark.parametrize("stalls", long_unless(STALLS[2:], STALLS))
 def test_stalls_are_not_taken_for_late_first_packets(stalls: tuple[float, float, float]) -> None:
     """Though they made the difference in a share of sweeps when first packets were compared with later ones."""
     found = sweeps(None, stalls, 100)
@@ -44,7 +44,7 @@ def test_stalls_are_not_taken_for_late_first_packets(stalls: tuple[float, float,
 
 @pytest.mark.parametrize("watched", [False, True])
 @pytest.mark.parametrize("of", ["pairs", "hosts"])
-@pytest.mark.parametrize("stalls", long_unless([(0.0, 0, 0), STALLS[1]], [(0.0, 0, 0), *STALLS[:3]]))
+@pytest.mark.parametrize("stalls", long_unless([STALLS[1]], [(0.0, 0, 0), *STALLS[:3]]))
 def test_late_first_packets_are_found(
     of: Literal["pairs", "hosts"], stalls: tuple[float, float, float], watched: bool
 ) -> None:

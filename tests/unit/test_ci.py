@@ -27,6 +27,18 @@ def test_what_is_not_usual_is_long() -> None:
     assert other == pytest.param(2, marks=pytest.mark.long)
 
 
+def test_each_file_of_the_lists_is_there_and_in_one_list() -> None:
+    """Otherwise pytest would refuse the list, or a test would run twice."""
+    text = (ROOT / ".ci/run").read_text(encoding="utf-8")
+    lists = text[text.index("units=(") : text.index('begin "tests of units"')]
+    script = f'{lists}\nprintf "%s\\n" "${{early[@]}}"'
+    listed = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert [path for path in listed if not (ROOT / path).exists()] == []
+    files = [file for path in listed for file in (sorted((ROOT / path).glob("**/test_*.py")) or [ROOT / path])]
+    assert len(files) > 250
+    assert [file for file in set(files) if files.count(file) > 1] == []
+
+
 def test_an_unknown_option_is_refused() -> None:
     done = subprocess.run(["bash", ROOT / ".ci/run", "--fast"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "usage: bash .ci/run [--all]\n")

@@ -172,11 +172,15 @@ def test_on_ci_a_skip_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.
     refused = suite.runpytest_subprocess()
     assert refused.ret == 1
     refused.stdout.fnmatch_lines(["SKIPPED ON CI, which fails the run: test_skipping.py*"])
+
+
+def test_elsewhere_a_skip_is_none(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.makepyfile(**{f"test_{kind}": code for kind, code in SKIPS.items()})
     monkeypatch.setenv("CI", "")
     assert suite.runpytest_subprocess().ret == 0
 
 
-@pytest.mark.parametrize("kind", ["mark", "module"])
+@pytest.mark.parametrize("kind", ["mark", pytest.param("module", marks=pytest.mark.long)])
 def test_on_ci_a_skip_fails_the_run_in_other_processes_too(
     suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

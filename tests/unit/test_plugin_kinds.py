@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -247,38 +248,52 @@ def test_a_section_belongs_to_one_extension(folder: Path) -> None:
     assert told == "trellis check: a plugin uses the name of the section deaf; choose another one\n"
 
 
-@pytest.mark.parametrize(
-    ("name", "old", "new", "expected"),
-    [
-        ("numbers.py", '"propagation_delay_ms_p75"', '"delivery_ratio"', "the name 'delivery_ratio' is taken"),
-        ("numbers.py", '"propagation_delay_ms_p75"', '"a b"', "expected a Python identifier as the name of a measure"),
-        (
-            "numbers.py",
-            "    DELIVERIES, ",
-            '    type(DELIVERIES)("mine"), ',
-            "the measure 'propagation_delay_ms_p75' is in no family of metrics.measures.registry",
-        ),
-        ("drawings.py", '"sea", "Sea"', '"network", "Sea"', "the name 'network' is taken; choose another one"),
-        ("drawings.py", "sea_hops", "delay_cdf", "the name 'delay-cdf' is taken; choose another one"),
-        ("drawings.py", "_p75", "_p74", "the chapter 'sea' has the unknown measure 'propagation_delay_ms_p74'"),
-    ],
+REFUSED = (
+    ("numbers.py", '"propagation_delay_ms_p75"', '"delivery_ratio"', "the name 'delivery_ratio' is taken"),
+    ("numbers.py", '"propagation_delay_ms_p75"', '"a b"', "expected a Python identifier as the name of a measure"),
+    (
+        "numbers.py",
+        "    DELIVERIES, ",
+        '    type(DELIVERIES)("mine"), ',
+        "the measure 'propagation_delay_ms_p75' is in no family of metrics.measures.registry",
+    ),
+    ("drawings.py", '"sea", "Sea"', '"network", "Sea"', "the name 'network' is taken; choose another one"),
+    ("drawings.py", "sea_hops", "delay_cdf", "the name 'delay-cdf' is taken; choose another one"),
+    ("drawings.py", "_p75", "_p74", "the chapter 'sea' has the unknown measure 'propagation_delay_ms_p74'"),
 )
-def test_a_measure_or_figure_that_cannot_be_added_is_refused(
-    folder: Path, name: str, old: str, new: str, expected: str
-) -> None:
-    assert EXAMPLES[f"sea/{name}"].count(old) == 1
-    (folder / "sea" / name).write_text(EXAMPLES[f"sea/{name}"].replace(old, new))
+
+
+def test_a_measure_or_figure_that_cannot_be_added_is_refused(folder: Path) -> None:
+    """Each plugin is imported by a fork of one process, which has imported the libraries of all."""
+    for number, (name, old, new, _) in enumerate(REFUSED):
+        assert EXAMPLES[f"sea/{name}"].count(old) == 1
+        shutil.copytree(folder / "sea", folder / f"{number}/sea")
+        (folder / f"{number}/sea" / name).write_text(EXAMPLES[f"sea/{name}"].replace(old, new))
     found = script(
         folder,
-        """
-        import json
-        from peer.plugins import PluginError
-        try:
-            import metrics.report.figures.registry
-            told = ""
-        except PluginError as error:
-            told = str(error)
-        print(json.dumps({"told": told}))
+        f"""
+        import json, os
+        import matplotlib.figure, matplotlib.style, numpy, pandas, pyarrow.parquet
+        def refusal(plugin):
+            reading, writing = os.pipe()
+            if os.fork() == 0:
+                os.environ["{VARIABLE}"] = os.path.abspath(plugin)
+                from peer.plugins import PluginError
+                try:
+                    import metrics.report.figures.registry
+                    os.write(writing, b"nothing")
+                except PluginError as error:
+                    os.write(writing, str(error).encode())
+                finally:
+                    os._exit(0)
+            os.close(writing)
+            os.wait()
+            return os.read(reading, 10_000).decode()
+        print(json.dumps({{"told": [refusal(f"{{number}}/sea") for number in range({len(REFUSED)})]}}))
         """,
+        plugins=(),
     )
-    assert str(found["told"]).startswith(f"plugin {folder / 'sea'}: {expected}")
+    told = found["told"]
+    assert isinstance(told, list)
+    for number, (_, _, _, expected) in enumerate(REFUSED):
+        assert told[number].startswith(f"plugin {folder / f'{number}/sea'}: {expected}"), told[number]
