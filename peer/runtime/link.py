@@ -82,7 +82,7 @@ class Pool(Protocol):
     def opened(self, link: Link) -> None:
         """Use an opened connection, or end it."""
 
-    def believes(self, link: Link, node: NodeId) -> bool:
+    def comes_from(self, link: Link, node: NodeId) -> bool:
         """Return whether an accepted connection comes from the node's address."""
         ...
 
