@@ -3,7 +3,6 @@
 import argparse
 import os
 import platform
-import sys
 from pathlib import Path
 
 from harness.errors import ExperimentError
@@ -13,8 +12,7 @@ from harness.stages.analysis import master_option, run_spark
 from harness.stages.manifest import kernel, versions
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, find_origin
-from harness.studies.papers import HERE, paper_of
-from harness.studies.record import RECORD_FILE, Record, StaleRecord, encode_record, make_source
+from harness.studies.record import RECORD_FILE, Record, encode_record, make_source
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 from metrics.rundir import write_file
 from metrics.rundir.plain import find_foreign
@@ -38,15 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)",
     )
     parser.add_argument("--any-code", action="store_true", help="accept results of other versions of the code")
-    parser.add_argument(
-        "--record", action="store_true", help="record the results of the full study in docs/reproduction"
-    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the jobs that have no result, then write tables, figures, the page and the record."""
-    if arguments.record:
-        _refuse_parts(arguments)
     study = load_study(arguments.file, arguments.set, seeds=arguments.seeds, quick=arguments.quick)
     folder = (arguments.out or SWEEPS / (study.name + ("-quick" if arguments.quick else ""))).absolute()
     if folder.exists() and not folder.is_dir():
@@ -69,47 +62,12 @@ def run(arguments: argparse.Namespace) -> int:
         results = [result for job in jobs if (result := store.read(job)) is not None]
         record = Record(make_source(study, spec.command, find_origin(source, _this_machine()), results), tuple(results))
         write_file(folder / RECORD_FILE, encode_record(study, record).encode())
-        if arguments.record:
-            return _publish(study.name, folder / RECORD_FILE)
     return 0
 
 
 def _this_machine() -> Machine:
     found = kernel()
     return Machine(found["cpu"], int(found["cpus"]), found["release"], platform.python_version())
-
-
-def _refuse_parts(arguments: argparse.Namespace) -> None:
-    """Refuse to record anything but a study of the playbooks as its file says.
-
-    Raises:
-        ExperimentError: the study or the options are others.
-    """
-    if _options(arguments) or arguments.any_code:
-        raise ExperimentError("--record", "records the study as its file says: leave out the other options")
-    if arguments.file.resolve().parent != HERE.studies:
-        raise ExperimentError("--record", f"expected a study in {HERE.studies}, got {arguments.file}")
-    paper_of(arguments.file.stem, HERE)
-
-
-def _publish(name: str, record: Path) -> int:
-    """Copy a record to its place, write the pages of its paper, and return the exit status: 1 without the pages."""
-    from harness.studies.reproduction import write_pages  # it draws figures, which other sweeps do elsewhere
-
-    paper = paper_of(name, HERE)
-    place = HERE.record(paper, name)
-    place.parent.mkdir(exist_ok=True)
-    place.write_bytes(record.read_bytes())
-    print(f"recorded: {place}")
-    try:
-        write_pages([paper], HERE)
-    except StaleRecord as error:
-        print(
-            f"the page of {paper.title} is not written before another study is recorded again:\n{error}",
-            file=sys.stderr,
-        )
-        return 1
-    return 0
 
 
 def _options(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 ``form`` and ``loader`` are the study file, ``points`` its grid, ``store`` the files of a sweep, ``code_hash`` says
 which code their results depend on, ``executor`` runs jobs here or on Spark, and ``sweep`` carries out the whole.
 ``point_run`` is one simulation, seen by ``observer``, ``snapshots`` and ``measurement``; ``results``, ``tables``,
-``figures``, ``claims`` and ``page`` show what came of it. ``record`` is the file of results that is committed (``kept``
-says what is in it, ``origin`` where it comes from), and ``reproduction`` writes the pages of the ``papers`` in
-``docs/reproduction`` from these files.
+``figures``, ``claims`` and ``page`` show what came of it. ``record`` is the file with all numbers of a sweep (``kept``
+says what is in it, ``origin`` where it comes from).
 """

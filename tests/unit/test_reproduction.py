@@ -9,17 +9,18 @@ import pytest
 from msgspec.structs import replace
 
 from harness.cli import main
-from harness.commands import sweep
-from harness.studies import reproduction
-from harness.studies.figures import make_curves
 from harness.studies.loader import load_study
 from harness.studies.measures import MEASURES
-from harness.studies.papers import HERE, PAPERS_FILE, Paper, Place, paper_of, read_papers
 from harness.studies.point_run import simulate_point
-from harness.studies.record import StaleRecord, encode_record
-from harness.studies.reproduction import (
+from harness.studies.record import RECORD_FILE, StaleRecord, encode_record
+from harness.studies.results import reduce_run
+from harness.studies.store import jobs_of, study_code
+from playbooks.reproduction.__main__ import main as reproduce
+from playbooks.reproduction.pages import (
     CHANGED,
     INDEX_FILE,
+    NOT_HERE,
+    draw_figures,
     draw_svg,
     drawn_content,
     figure_content,
@@ -30,11 +31,12 @@ from harness.studies.reproduction import (
     stale_marks,
     write_pages,
 )
-from harness.studies.results import reduce_run
-from harness.studies.store import jobs_of, study_code
+from playbooks.reproduction.papers import HERE, PAPERS_FILE, Paper, Place, paper_of, read_papers
 
 PAPERS = read_papers()
 STUDIES = sorted(path.stem for path in HERE.studies.glob("*.toml"))
+
+AGAIN = "run: python -m playbooks.reproduction"
 
 papers = pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: paper.name)
 
@@ -44,7 +46,7 @@ def test_a_page_is_what_its_records_give(paper: Paper) -> None:
     """Except for the marks of results whose code has changed: code may change without the pages."""
     page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
     studies = [read_recorded(paper, name) for name in paper.studies]
-    assert page == show_page(paper, studies, marked(page)), "run: python -m harness.studies.reproduction"
+    assert page == show_page(paper, studies, marked(page)), AGAIN
 
 
 @papers
@@ -53,7 +55,7 @@ def test_a_record_has_the_claims_means_and_layout_that_its_study_gives(paper: Pa
         recorded = read_recorded(paper, name)
         if recorded.record is not None:
             text = HERE.record(paper, name).read_text(encoding="utf-8")
-            assert text == encode_record(recorded.study, recorded.record), "run: python -m harness.studies.reproduction"
+            assert text == encode_record(recorded.study, recorded.record), AGAIN
 
 
 @papers
@@ -66,22 +68,23 @@ def test_a_claim_that_is_not_met_has_a_reason(paper: Paper) -> None:
 
 
 @papers
-def test_the_figures_of_a_page_show_its_records(paper: Paper) -> None:
+def test_the_figure_of_a_page_shows_its_record_and_all_others_are_named(paper: Paper) -> None:
     drawn = {path.name: drawn_content(path) for path in (HERE.pages / paper.name).glob("*.svg")}
+    page = " ".join((HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8").split())
     expected = {}
     for name in paper.studies:
         recorded = read_recorded(paper, name)
         for figure in recorded.study.figure:
-            if list(make_curves(figure, recorded.results)):
-                expected[f"{name}-{figure.name}.svg"] = figure_content(figure, recorded.results)
-    assert drawn == expected, "run: python -m harness.studies.reproduction"
-    page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
-    assert all(f"]({paper.name}/{name})" in page for name in drawn)
+            assert figure.title in page
+            if f"{name}-{figure.name}" == paper.figure:
+                expected[f"{paper.figure}.svg"] = figure_content(figure, recorded.results)
+    assert drawn == expected != {}, AGAIN
+    assert f"]({paper.name}/{paper.figure}.svg)" in page
 
 
 def test_the_index_counts_what_the_records_give() -> None:
     committed = (HERE.pages / INDEX_FILE).read_text(encoding="utf-8")
-    assert committed == show_index(PAPERS), "run: python -m harness.studies.reproduction"
+    assert committed == show_index(PAPERS), AGAIN
 
 
 def test_every_study_of_a_paper_is_on_one_page_and_every_record_is_of_a_study() -> None:
@@ -94,7 +97,7 @@ def test_every_study_of_a_paper_is_on_one_page_and_every_record_is_of_a_study() 
 
 
 def test_a_recorded_number_is_repeated() -> None:
-    # Code that changes these numbers on purpose records the study again: trellis sweep topiary-example --record.
+    # Code that changes these numbers on purpose records the study again (docs/studies.md, recorded results).
     paper, name = paper_of("topiary-example"), "topiary-example"
     recorded = read_recorded(paper, name)
     assert recorded.record is not None
@@ -132,6 +135,12 @@ name = "figure-1"
 title = "A figure"
 x = "random.degree"
 y = ["degree_mean"]
+[[figure]]
+name = "figure-2"
+title = "Another figure"
+x = "random.degree"
+y = ["degree_mean"]
+note = "A note."
 [[claim]]
 text = "degree"
 paper = "more, Table 1"
@@ -150,6 +159,7 @@ name = "sample"
 title = "Sample"
 source = "Somebody: *Something*."
 protocol = "../protocols/sample.md"
+figure = "small-figure-1"
 text = "A text."
 parts = [
     { what = "Table 1", study = "small" },
@@ -169,32 +179,30 @@ def make_place(folder: Path) -> Place:
     return place
 
 
-def record(place: Place, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep, "HERE", place)
-    argv = ["sweep", str(place.studies / "small.toml"), "--master", "here", "--out", str(out), "--record"]
-    assert main(argv) == 0
+def simulate(place: Place, out: Path, *options: str) -> Path:
+    """Carry out the sweep of the small study into a folder."""
+    assert main(["sweep", str(place.studies / "small.toml"), "--master", "here", "--out", str(out), *options]) == 0
+    return out
 
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with pages and studies, one of which has been recorded."""
     folder = tmp_path_factory.mktemp("original")
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        record(make_place(folder), folder / "out", monkeypatch)
+    place = make_place(folder)
+    assert reproduce(["--record", str(simulate(place, folder / "out"))], place) == 0
     return folder
 
 
 @pytest.fixture
-def place(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    """A copy of it, which the command records into."""
+def place(original: Path, tmp_path: Path) -> Place:
+    """A copy of it."""
     copytree(original, tmp_path, dirs_exist_ok=True)
-    place = Place(tmp_path / "pages", tmp_path / "studies")
-    monkeypatch.setattr(sweep, "HERE", place)
-    return place
+    return Place(tmp_path / "pages", tmp_path / "studies")
 
 
 def test_a_recorded_sweep_is_on_the_page_and_its_repetition_changes_only_times(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = " ".join((place.pages / "sample.md").read_text(encoding="utf-8").split())
     assert text.startswith("# Sample: ")
@@ -207,10 +215,11 @@ def test_a_recorded_sweep_is_on_the_page_and_its_repetition_changes_only_times(
     )
     assert "- **degree**: There are few nodes." in text and "So it is." in text and "A text." in text
     assert f"**A figure** ![{MEASURES['degree_mean'].label} by random.degree](sample/small-figure-1.svg)" in text
+    assert f"{NOT_HERE} - Another figure: {MEASURES['degree_mean'].label} by random.degree. A note." in text
     assert "./trellis sweep small.toml" in text and "with changes that were not committed" in text
     assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured |" in (place.pages / INDEX_FILE).read_text()
     first = json.loads((place.pages / "sample" / "small.json").read_bytes())
-    record(place, tmp_path / "again", monkeypatch)
+    assert reproduce(["--record", str(simulate(place, tmp_path / "again"))], place) == 0
     assert f"recorded: {place.pages / 'sample' / 'small.json'}" in capsys.readouterr().out
     second = json.loads((place.pages / "sample" / "small.json").read_bytes())
     assert [point["values"] for point in first["points"]] == [point["values"] for point in second["points"]]
@@ -288,11 +297,10 @@ def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
     recorded.rename(place.pages / "sample" / "later.json")
     other = place.studies / "later.toml"
     other.write_text(other.read_text().replace("degree = [1, 2]", "degree = [1, 2, 3]"))
-    argv = ["sweep", str(place.studies / "small.toml"), "--master", "here", "--out", str(tmp_path / "x"), "--record"]
-    assert main(argv) == 1
+    assert reproduce(["--record", str(simulate(place, tmp_path / "x"))], place) == 1
     said = capsys.readouterr()
     assert f"recorded: {recorded}" in said.out
-    assert "the page of Sample is not written" in said.err and "run the sweep again" in said.err
+    assert "the pages are not all written" in said.err and "run the sweep again" in said.err
     assert recorded.exists()
 
 
@@ -300,26 +308,59 @@ def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
 def test_only_a_full_study_is_recorded(
     option: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["sweep", str(place.studies / "small.toml"), "--record", "--master=here", f"--out={tmp_path / 'x'}", option]
-    assert main(argv) == 2
-    assert "--record: records the study as its file says" in capsys.readouterr().err
-    assert not (tmp_path / "x").exists()
+    before = (place.pages / "sample" / "small.json").read_bytes()
+    assert reproduce(["--record", str(simulate(place, tmp_path / "x", option))], place) == 2
+    assert "expected a sweep of the study as its file says, got one with --" in capsys.readouterr().err
+    assert (place.pages / "sample" / "small.json").read_bytes() == before
 
 
-def test_only_studies_of_a_paper_are_recorded(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    elsewhere = tmp_path / "small.toml"
-    elsewhere.write_text(SMALL)
-    assert main(["sweep", str(elsewhere), "--record"]) == 2
-    assert "expected a study in" in capsys.readouterr().err
-    (place.studies / "other.toml").write_text(SMALL.replace('"small"', '"other"'))
-    assert main(["sweep", str(place.studies / "other.toml"), "--record"]) == 2
+def swept(original: Path, folder: Path, study: Path) -> str:
+    """Return the folder of the finished sweep, as if it were one of another study."""
+    copytree(original / "out", folder, dirs_exist_ok=True)
+    spec = json.loads((folder / "sweep.json").read_bytes())
+    spec["source"], spec["study"]["name"] = str(study), study.stem
+    (folder / "sweep.json").write_text(json.dumps(spec))
+    return str(folder)
+
+
+def test_only_studies_of_a_paper_are_recorded(
+    original: Path, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert reproduce(["--record", swept(original, tmp_path / "x", tmp_path / "small.toml")], place) == 2
+    assert "expected a sweep of a study in" in capsys.readouterr().err
+    assert reproduce(["--record", swept(original, tmp_path / "x", place.studies / "other.toml")], place) == 2
     assert "no paper lists the study 'other'" in capsys.readouterr().err
+    assert reproduce(["--record", str(tmp_path / "studies")], place) == 2
+    assert "expected the folder of a sweep" in capsys.readouterr().err
+
+
+def test_a_sweep_that_has_not_ended_is_not_recorded(
+    original: Path, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its folder has no record, or one of the code before."""
+    folder = Path(swept(original, tmp_path / "x", place.studies / "small.toml"))
+    record = (folder / RECORD_FILE).read_text()
+    code = json.loads(record)["code"]
+    (folder / RECORD_FILE).write_text(record.replace(code, "0ther"))
+    assert reproduce(["--record", str(folder)], place) == 1
+    assert "the sweep has not ended; complete it: ./trellis sweep" in capsys.readouterr().err
+    (folder / RECORD_FILE).unlink()
+    assert reproduce(["--record", str(folder)], place) == 1
+
+
+def test_all_figures_are_drawn_into_a_folder(place: Place, tmp_path: Path) -> None:
+    draw_figures(read_papers(place), tmp_path / "drawn", place)
+    assert reproduce(["--figures", str(tmp_path / "again")], place) == 0
+    for folder in (tmp_path / "drawn", tmp_path / "again"):
+        found = {path.name: path.read_bytes() for path in (folder / "sample").iterdir()}
+        assert sorted(found) == ["small-figure-1.svg", "small-figure-2.svg"]
+        assert found["small-figure-1.svg"] == (place.pages / "sample" / "small-figure-1.svg").read_bytes()
 
 
 def test_the_same_content_is_drawn_in_the_same_way(place: Place) -> None:
     [paper] = read_papers(place)
     recorded = read_recorded(paper, "small", place)
-    [figure] = recorded.study.figure
+    figure, _ = recorded.study.figure
     once = draw_svg(figure, recorded.results)
     assert once == draw_svg(figure, recorded.results)
     assert once == (place.pages / "sample" / "small-figure-1.svg").read_text()
@@ -327,8 +368,8 @@ def test_the_same_content_is_drawn_in_the_same_way(place: Place) -> None:
     assert f"<!-- content: {figure_content(figure, recorded.results)} -->" in once
 
 
-def test_the_module_lists_outdated_marks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(reproduction, "stale_marks", lambda: iter(["small"]))
-    monkeypatch.setattr("sys.argv", ["reproduction", "--marks"])
-    reproduction.main()
+def test_the_module_lists_outdated_marks(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    path = place.pages / "sample" / "small.json"
+    path.write_text(path.read_text().replace(study_code(load_study(place.studies / "small.toml")), "0ther"))
+    assert reproduce(["--marks"], place) == 0
     assert capsys.readouterr().out.startswith("small: the mark on its page is out of date")

@@ -1,11 +1,11 @@
-"""Writes the pages of the reproduced papers from their recorded results: ``python -m harness.studies.reproduction``.
+"""Writes the pages of the reproduced papers from their recorded results.
 
 ``docs/reproduction/papers.toml`` lists the papers and which study reproduces which of their tables and figures. A page,
 ``docs/reproduction/<paper>.md``, has a section per study: source, claims, reasons, tables and figures. All numbers come
-from the records in ``docs/reproduction/<paper>``, all texts from the study files and the list of papers.
+from the records in ``docs/reproduction/<paper>``, all texts from the study files and the list of papers. One figure of
+each paper is in the repository; ``draw_figures`` draws them all.
 """
 
-import argparse
 import hashlib
 import io
 import re
@@ -13,7 +13,6 @@ import textwrap
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import msgspec
@@ -23,12 +22,12 @@ from harness.studies.claims import VERDICTS, Finding, judge, write_findings
 from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
-from harness.studies.papers import HERE, Paper, Place, read_papers
 from harness.studies.points import seeds_of
-from harness.studies.readings import show_readings
-from harness.studies.record import Record, Source, StaleRecord, encode_record, read_record
+from harness.studies.record import Record, Source, encode_record, read_record
 from harness.studies.store import Result, study_code
 from harness.studies.tables import make_table, tabulate, write_markdown
+from playbooks.reproduction.papers import HERE, Paper, Place, read_papers
+from playbooks.reproduction.readings import show_readings
 
 INDEX_FILE = "README.md"
 
@@ -39,6 +38,9 @@ WIDTH = 120
 """The width of the documents."""
 
 NOT_RECORDED = "Not recorded yet."
+
+NOT_HERE = "Plots that are not in the repository:"
+"""The head of the list of a study's figures, except the one of the paper that is in the repository."""
 
 
 class Recorded(Struct, frozen=True):
@@ -80,13 +82,29 @@ def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
                     encode_record(each.study, each.record), encoding="utf-8"
                 )
             for figure in each.study.figure:
-                if list(make_curves(figure, each.results)):
+                if _figure_name(each.study, figure) == paper.figure and list(make_curves(figure, each.results)):
                     kept.add(_write_figure(folder, each, figure))
         for path in set(folder.glob("*.svg")) - kept:
             path.unlink()
         changed = {each.study.name for each in studies if _has_changed(each)}
         (place.pages / f"{paper.name}.md").write_text(show_page(paper, studies, changed), encoding="utf-8")
     (place.pages / INDEX_FILE).write_text(show_index(read_papers(place), place), encoding="utf-8")
+
+
+def draw_figures(papers: Sequence[Paper], folder: Path, place: Place = HERE) -> None:
+    """Draw the figures of papers, as ``<paper>/<study>-<figure>.svg``.
+
+    Args:
+        papers: the papers.
+        folder: where the files are written.
+        place: where the pages and the study files are.
+    """
+    for paper in papers:
+        (folder / paper.name).mkdir(parents=True, exist_ok=True)
+        for each in (read_recorded(paper, name, place) for name in paper.studies):
+            for figure in each.study.figure:
+                if list(make_curves(figure, each.results)):
+                    _write_figure(folder / paper.name, each, figure)
 
 
 def _has_changed(recorded: Recorded) -> bool:
@@ -113,7 +131,8 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
         "This page is generated from the records of studies and from the study files "
         "([how](../studies.md#recorded-results)). The numbers of the claims, the verdicts, the tables and the plots "
         "are computed from the records; the reasons and discussions are texts of the study files. Intervals (±) are "
-        "95 % confidence intervals over the seeds.",
+        "95 % confidence intervals over the seeds. One plot is in the repository; "
+        "`python -m playbooks.reproduction --figures FOLDER` draws all of them.",
         *([paper.text.strip()] if paper.text else []),
         _overview(paper, {each.study.name: each for each in studies}),
         *_compare_readings(studies),
@@ -219,22 +238,30 @@ def _duration(seconds: float) -> str:
 
 
 def _show_figures(paper: Paper, recorded: Recorded) -> Iterator[str]:
+    """Yield the figure that is in the repository, and a list of the others with what each shows."""
+    elsewhere = []
     for figure in recorded.study.figure:
-        if list(make_curves(figure, recorded.results)):
-            note = f"\n\n{figure.note}" if figure.note else ""
-            shown = describe_figure(figure, recorded.results)
-            yield f"**{figure.title}**\n\n![{shown}]({paper.name}/{_figure_file(recorded.study, figure)}){note}"
-        else:
+        shown = describe_figure(figure, recorded.results)
+        name = _figure_name(recorded.study, figure)
+        if not list(make_curves(figure, recorded.results)):
             yield f"**{figure.title}**: the record does not have these numbers."
+        elif name == paper.figure:
+            note = f"\n\n{figure.note}" if figure.note else ""
+            yield f"**{figure.title}**\n\n![{shown}]({paper.name}/{name}.svg){note}"
+        else:
+            note = f". {figure.note}" if figure.note else ""
+            elsewhere.append(f"- {figure.title}: {shown}{note}")
+    if elsewhere:
+        yield f"{NOT_HERE}\n\n" + "\n".join(elsewhere)
 
 
-def _figure_file(study: Study, figure: FigureSpec) -> str:
-    return f"{study.name}-{figure.name}.svg"
+def _figure_name(study: Study, figure: FigureSpec) -> str:
+    return f"{study.name}-{figure.name}"
 
 
 def _write_figure(folder: Path, recorded: Recorded, figure: FigureSpec) -> Path:
     """Write the SVG of a figure, unless the present one shows the same content."""
-    path = folder / _figure_file(recorded.study, figure)
+    path = folder / f"{_figure_name(recorded.study, figure)}.svg"
     content = figure_content(figure, recorded.results)
     if not path.exists() or drawn_content(path) != content:
         path.write_text(draw_svg(figure, recorded.results), encoding="utf-8")
@@ -297,22 +324,3 @@ def stale_marks(place: Place = HERE) -> Iterator[str]:
         page = (place.pages / f"{paper.name}.md").read_text(encoding="utf-8")
         studies = [read_recorded(paper, name, place) for name in paper.studies]
         yield from sorted({each.study.name for each in studies if _has_changed(each)} ^ marked(page))
-
-
-def main() -> None:
-    """Write all pages, or say which marks are out of date."""
-    parser = argparse.ArgumentParser(description="write the pages of the reproduced papers")
-    parser.add_argument("--marks", action="store_true", help="only list the results whose code has changed unmarked")
-    given: Any = parser.parse_args()
-    if given.marks:
-        for name in stale_marks():
-            print(f"{name}: the mark on its page is out of date; run: python -m harness.studies.reproduction")
-    else:
-        write_pages(read_papers())
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except StaleRecord as error:
-        raise SystemExit(str(error)) from None

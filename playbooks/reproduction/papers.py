@@ -22,7 +22,15 @@ class Part(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Paper(Struct, frozen=True, forbid_unknown_fields=True):
-    """A paper: its name in paths, its title, its source, the page of its protocol, its parts, and a text."""
+    """A paper, and what its page shows.
+
+    Attributes:
+        name: its name in paths.
+        title, source, text: texts of the page.
+        protocol: the page of its protocol.
+        parts: its tables, figures and sections.
+        figure: the plot that is in the repository, as ``<study>-<figure>``; empty = none.
+    """
 
     name: str
     title: str
@@ -30,6 +38,7 @@ class Paper(Struct, frozen=True, forbid_unknown_fields=True):
     protocol: str
     parts: tuple[Part, ...]
     text: str = ""
+    figure: str = ""
 
     @property
     def studies(self) -> tuple[str, ...]:

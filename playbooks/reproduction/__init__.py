@@ -1,0 +1,6 @@
+"""The pages of the reproduced papers in ``docs/reproduction``: part of this repository, not of the installed packages.
+
+``papers`` reads the list of papers and their studies, ``publishing`` copies the record of a finished sweep to its
+place, ``pages`` writes the pages from these records and the study files, and ``readings`` one of their tables.
+``python -m playbooks.reproduction`` is the command.
+"""
