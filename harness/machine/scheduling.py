@@ -38,7 +38,7 @@ def make_session_nice(pid: int) -> None:
         except BlockingIOError as error:
             refusal = error
             time.sleep(_PAUSE_S)
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the process may have ended meanwhile
             return
         except OSError as error:
             refusal = error

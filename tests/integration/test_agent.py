@@ -12,6 +12,7 @@ import urllib.error
 import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from peer.runtime.limits import needed_files
 from peer.runtime.recording import replay
 from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
+from tests.processes import is_alive
 
 CHECKOUT = Path(__file__).parents[2]
 WARMUP_S, STOP_S, DRAIN_S = 1.0, 2.0, 0.5
@@ -121,13 +123,6 @@ def until(condition: Callable[[], Any]) -> Any:
             return answer
         time.sleep(0.01)
     raise AssertionError("it did not happen in time")
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 @pytest.fixture
@@ -468,8 +463,12 @@ def test_nothing_that_a_program_has_started_outlives_the_agent(machine, end: str
 def sleepers(agent: int) -> list[int]:
     """Those below the agent that sleep for 61 to 66 seconds."""
     names = {f"sleep\0{seconds}\0".encode() for seconds in range(61, 67)}
-    paths = (Path(f"/proc/{process}/cmdline") for process in descendants(agent))
-    return [int(path.parent.name) for path in paths if path.exists() and path.read_bytes() in names]
+    found = []
+    for process in descendants(agent):
+        with suppress(OSError):  # it has ended meanwhile
+            if Path(f"/proc/{process}/cmdline").read_bytes() in names:
+                found.append(process)
+    return found
 
 
 def test_a_word_to_end_reaches_what_a_wrapping_shell_has_started(machine):
