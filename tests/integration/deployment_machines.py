@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
+from fabric.main import program  # type: ignore[import-untyped]
+
 from harness.experiment.inventory import Machine
 from harness.machine import sandbox
 from harness.testbeds.emulated.sshd import start_sshd
@@ -48,10 +50,15 @@ def sandboxed(test: Callable[..., None]) -> Callable[..., None]:
 def run_in_fork(action: Callable[[], None]) -> int:
     """Call a function in a fork of this process inside a new sandbox; return its exit status: 1 for any exception."""
     own = os.getpid()
+    return call_in_fork(lambda: _enter_namespaces(own, action))
+
+
+def call_in_fork(action: Callable[[], int | None]) -> int:
+    """Call a function in a fork of this process; return what it returns, its exit status: 1 for any exception."""
     _flush()
     child = os.fork()
     if child == 0:
-        _call_and_exit(lambda: _enter_namespaces(own, action))
+        _call_and_exit(action)
     try:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     except BaseException:
@@ -98,6 +105,26 @@ def _call_inside(action: Callable[[], None]) -> None:
     tempfile.tempdir = None  # it may be known already, of another variable
     OF_TEST.mkdir(0o700)
     action()
+
+
+def fab(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run ``fab`` in a fork of this process, which has imported it, since its start takes most of the time."""
+
+    def run() -> int:
+        for stream, descriptor in ((out, 1), (err, 2)):
+            os.dup2(stream.fileno(), descriptor)
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        try:
+            program.run(["fab", "-r", "playbooks", *words])
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        status = call_in_fork(run)
+        for stream in (out, err):
+            stream.seek(0)
+        return subprocess.CompletedProcess(["fab", *words], status, out.read(), err.read())
 
 
 def prometheus_runs() -> bool:

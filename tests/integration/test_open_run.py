@@ -1,6 +1,12 @@
-"""Runs as DataFrames: the same rows in a local session, through a Connect server, and on a standalone cluster."""
+"""Runs as DataFrames: the same rows in a local session, through a Connect server, and on a standalone cluster.
+
+All that needs a light session of Spark is tested here, since its start takes most of the time: an analysis through a
+Connect server, which knows nothing of the client but its queries, and the ten questions of docs/questions-of-runs.md:
+every query runs in PySpark and in DuckDB, with the same answers.
+"""
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator
@@ -8,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -16,6 +23,8 @@ from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from metrics import open_run, open_runs, summary, tables
 from metrics.dataframes import OpenRuns
+from metrics.executors.cluster import MasterError
+from metrics.executors.spark import on_spark
 from metrics.rundir import RunDir, RunDirError
 from metrics.rundir.files import SAMPLES_FILE
 from metrics.samples import SAMPLES
@@ -28,7 +37,11 @@ from tests.standalone import MASTER, run_on_cluster
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).parents[2] / "docs" / "dataframes.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "dataframes.md"
+QUESTIONS = (DOCS / "questions-of-runs.md").read_text(encoding="utf-8")
+QUERIES = re.findall(r"```sql\n(.*?)```", QUESTIONS, re.DOTALL)
+_, IN_DUCKDB = re.findall(r"```python\n(.*?)```", QUESTIONS, re.DOTALL)
 QUICKSTART = "20261128T120000Z-seed1"
 
 
@@ -62,14 +75,20 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="module")
-def connected(spark: SparkSession) -> Iterator[ConnectSession]:
-    """A client of a Connect server on loopback, in the JVM of the classic session."""
+def server(spark: SparkSession) -> Iterator[str]:
+    """A Connect server on loopback, in the JVM of the classic session."""
     with connect_server(spark) as url:
-        client = ConnectSession.builder.remote(url).create()
-        try:
-            yield client
-        finally:
-            client.stop()
+        yield url
+
+
+@pytest.fixture(scope="module")
+def connected(server: str) -> Iterator[ConnectSession]:
+    """A client of the Connect server."""
+    client = ConnectSession.builder.remote(server).create()
+    try:
+        yield client
+    finally:
+        client.stop()
 
 
 @pytest.fixture(scope="module")
@@ -266,3 +285,84 @@ def test_the_examples_of_the_page_run(
     shown = capsys.readouterr().out
     assert len(blocks) == 5
     assert "receive_ms_p99" in shown and "latency_ms_p50" in shown and "PushedFilters: [EqualTo(node,3)" in shown
+
+
+# ------------------------------------------------------------------------------------ an analysis through Connect
+
+
+def test_an_analysis_through_connect_has_the_rows_of_one_process(server: str, tmp_path: Path) -> None:
+    here, there = (Fabrication(seed=1).write(tmp_path / name, run_id="run") for name in ("here", "there"))
+    tables.build(here, "here")
+    assert tables.build(there, server).startswith(f"by Spark at {server}, 2 cores")
+    names = sorted(path.name for path in (here / "tables").glob("*.parquet"))
+    assert names == sorted(path.name for path in (there / "tables").glob("*.parquet"))
+    for name in names:
+        ours, theirs = (pq.read_table(run / "tables" / name) for run in (here, there))
+        assert ours.schema == theirs.schema
+        assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, theirs.to_pylist())), name
+
+
+def test_results_are_in_the_order_of_the_items_and_an_error_of_a_task_is_told(server: str) -> None:
+    with on_spark(server) as executor:
+        assert executor.map(lambda number: number * number, range(7, 0, -1)) == [49, 36, 25, 16, 9, 4, 1]
+        assert executor.map(len, []) == []
+        with pytest.raises(Exception, match="ZeroDivisionError"):
+            executor.map(lambda number: 1 // number, [1, 0])
+
+
+def test_an_address_without_server_is_one_line() -> None:
+    with pytest.raises(MasterError, match=r"^sc://127\.0\.0\.1:1: Spark cannot begin"), on_spark("sc://127.0.0.1:1"):
+        pass
+
+
+# --------------------------------------------------------------------------------------------- the ten questions
+
+Rows = list[tuple[Any, ...]]
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two analysed runs in ``runs``, with relays."""
+    folder = tmp_path_factory.mktemp("questions")
+    for name, seed in (("one", 1), ("two", 2)):
+        run_dir = Fabrication(seed=seed, relays=True).write(folder / "runs" / "fabricated" / name, run_id=name)
+        tables.build(run_dir)
+        summary.write(run_dir)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_spark(spark: SparkSession, asked: Path) -> dict[str, Rows]:
+    open_runs(spark, f"{asked}/runs/*/*").create_views()
+    return {query: [tuple(row) for row in spark.sql(query).collect()] for query in QUERIES}
+
+
+@pytest.fixture(scope="module")
+def of_duckdb(asked: Path) -> dict[str, Rows]:
+    names: dict[str, Any] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(asked)
+        exec(IN_DUCKDB, names)
+        database: duckdb.DuckDBPyConnection = names["database"]
+        return {query: database.sql(query).fetchall() for query in QUERIES}
+
+
+def test_there_are_ten_questions() -> None:
+    assert len(QUERIES) == len(re.findall(r"^## \d+\. ", QUESTIONS, re.MULTILINE)) == 10
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(1, len(QUERIES) + 1))
+def test_answers_are_the_same(query: str, of_spark: dict[str, Rows], of_duckdb: dict[str, Rows]) -> None:
+    answers = sorted(map(rounded, of_spark[query])), sorted(map(rounded, of_duckdb[query]))
+    assert answers[0] == answers[1] != []
+    assert {row[0] for row in of_spark[query]} <= {"one", "two"}
+
+
+def rounded(row: tuple[Any, ...]) -> str:
+    """A row with numbers as both engines give them: their sums differ in the last digits."""
+    values = [float(f"{float(value):.9g}") + 0.0 if is_number(value) else value for value in row]
+    return repr([None if isinstance(value, float) and math.isnan(value) else value for value in values])
+
+
+def is_number(value: object) -> bool:
+    return value is not None and not isinstance(value, str | bool)

@@ -26,7 +26,7 @@ from metrics.prometheus import GRAPHS
 from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import ClockOffset, Manifest
 from tests.e2e.run_experiment import IN_PROCESS, speaks_of_load, trellis
-from tests.integration.deployment_machines import Box, machines, prometheus_runs, sandboxed
+from tests.integration.deployment_machines import Box, fab, machines, prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
 
@@ -248,10 +248,8 @@ def test_a_machine_lost_during_the_run_is_named_and_the_rest_is_collected(tmp_pa
 @pytest.mark.slow
 @sandboxed
 def test_fab_looks_at_a_run_in_progress_and_stops_it(tmp_path: Path):
-    def fab(*words: str) -> str:
-        argv = [sys.executable, "-m", "fabric", "-r", "playbooks", *words]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    def told(*words: str) -> str:
+        done = fab(*words)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -262,10 +260,10 @@ def test_fab_looks_at_a_run_in_progress_and_stops_it(tmp_path: Path):
         while not (run_dir / "prometheus").exists() and time.monotonic() < deadline:
             assert process.poll() is None
             time.sleep(0.1)
-        assert set(json.loads(fab("status", "--run", str(run_dir)))) == {"m0", "m1"}
-        fab("collect", "--run", str(run_dir), "--into", str(tmp_path / "so-far"))
+        assert set(json.loads(told("status", "--run", str(run_dir)))) == {"m0", "m1"}
+        told("collect", "--run", str(run_dir), "--into", str(tmp_path / "so-far"))
         assert len(list((tmp_path / "so-far/trace").iterdir())) == 6
-        fab("stop", "--run", str(run_dir))
+        told("stop", "--run", str(run_dir))
         deadline = time.monotonic() + 60
         while (left := [agents(box) for box, _ in fleet]) != [[], []] and time.monotonic() < deadline:
             time.sleep(0.1)

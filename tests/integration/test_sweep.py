@@ -23,7 +23,7 @@ seeds = 4
 kind = "unit-square"
 hosts = 40
 [experiment.workload]
-publish_rate_per_s = 100
+publish_rate_per_s = 50
 duration_s = 2
 [grid]
 random.degree = [2, 3, 4]
@@ -103,14 +103,14 @@ def uninterrupted(study: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_shows_the_same(study, uninterrupted, kills):
     out, draws, seen = study.parent / f"killed-{kills}", Random(20), {}
     for _ in range(kills):
         process = sweep(study, out, "--master", "here")
         run_until(process, out, len(seen) + draws.randrange(2))
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=draws.uniform(0.0, 0.2))
+            process.wait(timeout=draws.uniform(0.0, 0.1))
         assert process.poll() is None, "it is killed at work"
         process.kill()
         process.communicate()
@@ -136,7 +136,7 @@ def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterr
     before = results(out)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 20  # the kernel ends them, but not in the same instant
+    deadline = time.monotonic() + 60  # the kernel ends them, but not in the same instant
     while (left := processes_in(out)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
