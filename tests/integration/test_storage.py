@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.cli import main
-from metrics import publication
 from metrics.analysis import analyse
 from metrics.copying import copy_run
 from metrics.executors.cluster import WorkersError, require_workers
@@ -172,7 +172,7 @@ def test_results_are_kept_as_long_as_somebody_may_read_them(bucket: StorePath) -
     folder, names = stored / "analyses", []
     (folder / "20200101T000000Z-killed/summary.json").write_bytes(b"long ago")
     (folder / "another/summary.json").write_bytes(b"no analysis")
-    running = folder / f"{publication.datetime.now(publication.UTC):%Y%m%dT%H%M%SZ}-running"
+    running = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-running"
     (running / "summary.json").write_bytes(b"about to be done")
     for number in range(4):
         with publishing(stored) as made:
