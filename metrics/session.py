@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -133,8 +134,7 @@ class _ImportingKernels:
 
 
 def _import_kernels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    from metrics.executors import kernels  # noqa: F401
-
+    import_module("metrics.executors.kernels")  # which needs most of metrics, and so this module
     yield from batches
 
 
