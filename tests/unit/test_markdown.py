@@ -1,7 +1,8 @@
-"""The documents are wrapped at 120 columns (docs/style.md), except what cannot be wrapped."""
+"""The documents are wrapped at 120 columns (docs/style.md), except what cannot be wrapped. Links lead somewhere."""
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,11 +21,54 @@ def long_lines(text: str) -> Iterator[int]:
             yield number
 
 
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
+
+
+def without_code(text: str) -> str:
+    """Return a document without its blocks of code."""
+    return re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def anchors(document: Path) -> set[str]:
+    """Return what links can name in a document: its headings as GitHub writes them, and ``<a id="...">``."""
+    text = document.read_text("utf-8")
+    found = set(re.findall(r'<a id="([^"]+)">', text))
+    for heading in re.findall(r"^#+ (.+)$", without_code(text), re.MULTILINE):
+        words = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        found.add(next(name for name in (anchor, *(f"{anchor}-{n}" for n in range(1, 99))) if name not in found))
+    return found
+
+
+def dead_links(document: Path) -> Iterator[str]:
+    """Yield the links to files of the checkout and to anchors that do not exist."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(document.read_text("utf-8"))):
+        name, _, anchor = link.partition("#")
+        target = document.parent / name if name else document
+        is_ours = "://" not in link and not link.startswith("mailto:")
+        if is_ours and (not target.exists() or (anchor and anchor not in anchors(target))):
+            yield link
+
+
 def test_documents_are_wrapped() -> None:
-    documents = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-    documents += sorted((ROOT / "docs").rglob("*.md"))
-    found = [f"{path.relative_to(ROOT)}:{line}" for path in documents for line in long_lines(path.read_text("utf-8"))]
+    found = [f"{path.relative_to(ROOT)}:{line}" for path in DOCUMENTS for line in long_lines(path.read_text("utf-8"))]
     assert found == []
+
+
+def test_links_lead_to_files_and_anchors() -> None:
+    found = [f"{path.relative_to(ROOT)}: {link}" for path in DOCUMENTS for link in dead_links(path)]
+    assert found == []
+
+
+def test_dead_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# One `two`: three\n```\n# no heading\n```\n# Twice\n# Twice\n")
+    good = "[a](other.md) [b](other.md#one-two-three) [c](other.md#twice-1) [d](https://example.org/x#y)"
+    bad = ["gone.md", "other.md#no-heading", "#here"]
+    page = tmp_path / "page.md"
+    page.write_text(good + "".join(f" [x]({link})" for link in bad))
+    assert list(dead_links(page)) == bad
 
 
 def test_only_what_cannot_be_wrapped_is_exempt() -> None:
