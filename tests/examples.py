@@ -1,6 +1,6 @@
 """How many examples properties and parametrized tests have: all in ``.ci/run --all``, some of them in its usual run."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 import pytest
 from hypothesis import settings
@@ -15,6 +15,9 @@ def examples(number: int) -> int:
     return max(1, number * settings().max_examples // ALL)
 
 
-def long_unless(usual: Container[object], values: Iterable[object]) -> list[object]:
-    """Return the parameters of a test, those that are not usual with the marker ``long``."""
-    return [value if value in usual else pytest.param(value, marks=pytest.mark.long) for value in values]
+def long_unless(usual: Collection[object], values: Iterable[object]) -> list[object]:
+    """Return the parameters of a test, those that are not usual with the marker ``long``. Each usual one is a value."""
+    every = list(values)
+    gone = [value for value in usual if value not in every]
+    assert not gone, f"usual, but not among the values: {gone}"
+    return [value if value in usual else pytest.param(value, marks=pytest.mark.long) for value in every]

@@ -25,6 +25,8 @@ def test_what_is_not_usual_is_long() -> None:
     usual, other = long_unless({1}, [1, 2])
     assert usual == 1
     assert other == pytest.param(2, marks=pytest.mark.long)
+    with pytest.raises(AssertionError, match=r"usual, but not among the values: \[3\]"):
+        long_unless({1, 3}, [1, 2])
 
 
 def test_each_file_of_the_lists_is_there_and_in_one_list() -> None:
