@@ -40,6 +40,21 @@ with on_spark(sys.argv[1]) as executor:
         Pipeline(executor, run).write(packets=True)
 """
 
+AWAIT_KERNELS = """
+import sys, time
+from metrics.session import session
+
+def look(batches):
+    import sys  # the function travels alone
+    for batch in batches:
+        yield batch.slice(0, int("metrics.executors.kernels" in sys.modules))
+
+with session("local-cluster[1,1,1024]", light=True, kernels=True) as spark:
+    until_s = time.monotonic() + 120
+    while not spark.range(0, 1, 1, 1).mapInArrow(look, "id bigint").count():
+        assert time.monotonic() < until_s, "no task has imported them"
+"""
+
 SHARED = """
 import os, signal, sys
 from pathlib import Path
@@ -217,3 +232,10 @@ def test_cluster_that_loses_a_worker_in_the_middle_of_a_job_gives_the_rows_of_lo
     later = {path.name.rpartition("-")[2] for path in notes.glob("done-deliveries-*")}
     assert len(later) == 1, "one executor is left"
     assert_equal(local, run_dir)
+
+
+@pytest.mark.long
+def test_workers_of_a_cluster_import_the_kernels_before_a_task_needs_them(tmp_path: Path) -> None:
+    argv = [sys.executable, "-P", "-c", AWAIT_KERNELS]
+    done = subprocess.run(argv, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300, check=False)
+    assert done.returncode == 0
