@@ -1,6 +1,6 @@
 """The tables of messages, and of all (message, subscriber) pairs for which a delivery is expected."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.asked import find_asked
+from metrics.facts.deliveries import find_first
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.reported import Missing, hide_columns
@@ -97,7 +98,8 @@ def _build_piece(
     key = [asked["message_id"], pa.array(node)]
     columns = {name: asked[name] for name in ("message_id", "publisher", "publish_ns")}
     columns |= {"node": key[1], "topic": pa.array(topic)}
-    columns |= _time_deliveries(told, key)
+    first, repeats = first_deliveries(told, key)
+    columns |= {"delivered_ns": first["ts_ns"], "hops": first["hops"], "repeats": pa.array(repeats)}
     columns |= _count_arrivals(copies, key)
     columns["earliest_ns"] = bounds["earliest_ns"].take(find([bounds["message_id"], bounds["node"]], key))
     columns["known"] = _is_known(sources, columns, copies, key)
@@ -152,17 +154,20 @@ def _satisfies(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -
     return satisfied
 
 
-def _time_deliveries(told: pa.Table, key: list[Column]) -> dict[str, Column]:
-    """Return when each node first handed each message to its application, after how many hops, and how often again.
+def first_deliveries(told: pa.Table, key: Sequence[Column]) -> tuple[pa.Table, Ints]:
+    """Return the first ``deliver`` of each pair of a message and a node, with nulls if there is none, and its repeats.
 
     Another program may not know from which neighbour a message came: its ``deliver`` counts without ``peer``.
+
+    Args:
+        told: rows of ``traces.TOLD``.
+        key: message_id and node of the pairs, each pair once.
     """
-    rows = told.filter(pc.field("event") == "deliver").sort_by([("ts_ns", "ascending")])
-    first = rows.take(find([rows["message_id"], rows["node"]], key))
-    none = len(key[0])
-    place = numbers(find(key, [rows["message_id"], rows["node"]]), none)
-    times = np.bincount(place, minlength=none + 1)[:none]
-    return {"delivered_ns": first["ts_ns"], "hops": first["hops"], "repeats": pa.array(np.maximum(times - 1, 0))}
+    rows = told.filter(pc.field("event") == "deliver")
+    pairs = len(key[0])
+    pair = numbers(find(key, [rows["message_id"], rows["node"]]), pairs)
+    first = find_first(pair, numbers(rows["ts_ns"]), pairs)
+    return rows.take(pa.array(first.row, mask=first.row < 0)), first.repeats
 
 
 def _count_arrivals(copies: pa.Table, key: list[Column]) -> dict[str, Column]:

@@ -10,8 +10,10 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from metrics.asked import direct_delays_ms
+from metrics.facts.deliveries import find_first
 from metrics.facts.groups import GroupMessage, Rate, predict
 from metrics.measures.steiner import MOST_HOSTS, shortest_paths
+from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.storage import Place
@@ -134,7 +136,9 @@ def _receipts(messages: pa.Table, sources: GroupSources, adversaries: frozenset[
     bad = pa.array(sorted(adversaries), pa.int64())
     said = pc.field("event") == "deliver"
     delivered = read_staged(sources.told, TOLD, ["node", "message_id", "ts_ns"], said)
-    delivered = _of_messages(delivered, messages, "node", bad).sort_by([("ts_ns", "descending")])  # the first one stays
+    delivered = _of_messages(delivered, messages, "node", bad)
+    pair, pairs = factorise(numbers(delivered["place"]), numbers(delivered["node"]))
+    delivered = delivered.take(pa.array(find_first(pair, numbers(delivered["ts_ns"]), pairs).row))
     relayed = read_staged(sources.handled, HANDLED, ["node", "message_id"], pc.field("first_event") == "relay")
     relayed = _of_messages(relayed, messages, "node", bad)
     names = ["message_id", "dst_node", "asked_delay_ms"]
