@@ -51,7 +51,7 @@ class WatchedMessage(GroupMessage):
         if event.event == "relay":
             self.relay(1 << event.node)
         elif event.event == "deliver":
-            self.deliver(event.node, lambda: find_members(self.expression, subscribers))
+            self.deliver(event.node, subscribers)
 
 
 def sum_up_groups(

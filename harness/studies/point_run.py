@@ -169,7 +169,7 @@ class PointRun:
     def _snapshot_rows(self) -> list[Row]:
         now_ns = self.simulation.now_ns
         newest_ns = now_ns - self._run.newcomers_s * SECOND_NS
-        newcomers = {node for node, joined_ns in self._watch.joined_ns.items() if joined_ns > newest_ns}
+        newcomers = {node for node, joined_ns in self._watch.population.joined_ns.items() if joined_ns > newest_ns}
         snapshot = take_snapshot(self.simulation, newcomers, list(members(self._adversaries)))
         at_s = (now_ns - START_NS) / SECOND_NS
         rows = [Row(name, at_s, by, value) for name, by, value in measure_snapshot(snapshot, self._measures)]
@@ -226,7 +226,8 @@ class PointRun:
 
     def _disclosure_rows(self) -> list[Row]:
         concluded = {asker: self._watch.concluded.get(asker, {}) for asker in self._askers}
-        return self._rows(DISCLOSURE, measure_disclosure(concluded, self._watch.ever, members(self._adversaries)))
+        ever = self._watch.population.ever
+        return self._rows(DISCLOSURE, measure_disclosure(concluded, ever, members(self._adversaries)))
 
     def _count_traffic(self) -> None:
         simulation = self.simulation

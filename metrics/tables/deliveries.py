@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.asked import find_asked
-from metrics.facts.deliveries import find_first
+from metrics.facts.deliveries import find_first, list_members
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.reported import Missing, hide_columns
@@ -20,11 +20,12 @@ from metrics.tables.buckets import bucket_dataset, read_bucket
 from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.earliest import EARLIEST
-from metrics.tables.groups import Subscribers
 from metrics.tables.published import PUBLISHED
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, Tables
 from metrics.tables.traces import TOLD
+from peer.core.addressing.keywords import find_members, terms_of_topics
+from peer.core.bitset import Bitset, bitset
 
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
@@ -142,16 +143,38 @@ def _find_expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints,
 def _satisfies(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -> Bools:
     """Return for each pair of a message's row and a node whether the node satisfies the message's expression, if any.
 
-    The rows are in rising order.
+    The rows are in rising order, and the interests in the order of topics.
     """
-    subscribers, satisfied = Subscribers(interests, "due_ns"), np.ones(len(row), np.bool_)
+    subscribers, satisfied = _Subscribers(interests), np.ones(len(row), np.bool_)
     at_ns = numbers(pc.coalesce(messages["publish_ns"], messages["scheduled_ns"]), -1).tolist()
     for each, expression in enumerate(messages["expression"].to_pylist()):
         if expression is not None:
             pairs = slice(*np.searchsorted(row, (each, each + 1)))
-            found = subscribers.satisfying(expression, at_ns[each])
-            satisfied[pairs] = [found >> other & 1 for other in node[pairs].tolist()]
+            found = find_members(expression, subscribers.of_expression(expression, at_ns[each]))
+            satisfied[pairs] = np.isin(node[pairs], list_members(found))
     return satisfied
+
+
+class _Subscribers:
+    """The nodes to which messages on a topic are due, at any instant.
+
+    Args:
+        interests: ``interests.INTERESTS`` in the order of topics.
+    """
+
+    def __init__(self, interests: pa.Table) -> None:
+        names = ("node", "topic", "due_ns", "to_ns")
+        self._node, self._topic, self._due_ns, self._to_ns = (numbers(interests[name]) for name in names)
+
+    def of_expression(self, expression: str, at_ns: int) -> dict[int, Bitset]:
+        """Return these nodes for every topic in an expression."""
+        topics = {topic for term in terms_of_topics(expression) for topic in term}
+        return {topic: self._of_topic(topic, at_ns) for topic in topics}
+
+    def _of_topic(self, topic: int, at_ns: int) -> Bitset:
+        some = slice(*np.searchsorted(self._topic, (topic, topic + 1)))
+        lasting = (self._due_ns[some] <= at_ns) & (at_ns < self._to_ns[some])
+        return bitset(self._node[some][lasting].tolist())
 
 
 def first_deliveries(told: pa.Table, key: Sequence[Column]) -> tuple[pa.Table, Ints]:
