@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from harness.studies.carried import CarriedMessage
 from harness.studies.groups import Delay, WatchedMessage
+from metrics.facts.disclosures import Conclusions
 from metrics.facts.groups import Rate
 from metrics.facts.population import CHANGES, TracedPopulation
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
@@ -123,7 +124,7 @@ class Watch:
         changes: joins, leaves and crashes of honest nodes so far.
         batches: the batches in order of publication, those without messages left out.
         scores: scores of the neighbours that honest nodes kept, by epoch.
-        concluded: conclusions of asking adversaries so far: asker -> topic -> nodes.
+        conclusions: what adversaries that ask have concluded so far.
     """
 
     frames = False
@@ -160,7 +161,7 @@ class Watch:
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
-        self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
+        self.conclusions = Conclusions()
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
             "duplicate": self._count_copy,
@@ -292,9 +293,7 @@ class Watch:
 
     def _disclose(self, event: TraceEvent) -> None:
         assert event.peer is not None and event.topics, "conclusions have both"
-        topics = self.concluded.setdefault(event.node, {})
-        for topic in event.topics:
-            topics[topic] = topics.get(topic, 0) | 1 << event.peer
+        self.conclusions.add(event.node, event.peer, event.topics)
 
 
 def sum_up(batches: Sequence[Batch]) -> Deliveries:

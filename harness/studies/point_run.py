@@ -24,7 +24,7 @@ from harness.workload.membership import first_population
 from harness.workload.workload import Workload, draw_membership, draw_workload
 from metrics.facts.crossings import Through, count_links_between
 from metrics.facts.groups import Rate
-from metrics.measures.attacks import DISCLOSURE, SLOTS, measure_disclosure
+from metrics.measures.attacks import DISCLOSURE, SLOTS
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.groups import BOUNDED, GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS, Interests
@@ -225,9 +225,9 @@ class PointRun:
         return rows
 
     def _disclosure_rows(self) -> list[Row]:
-        concluded = {asker: self._watch.concluded.get(asker, {}) for asker in self._askers}
-        ever = self._watch.population.ever
-        return self._rows(DISCLOSURE, measure_disclosure(concluded, ever, members(self._adversaries)))
+        conclusions, subscribers = self._watch.conclusions, self._watch.population.ever
+        found = conclusions.measure(self._askers, subscribers, members(self._adversaries))
+        return self._rows(DISCLOSURE, found)
 
     def _count_traffic(self) -> None:
         simulation = self.simulation
