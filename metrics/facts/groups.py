@@ -3,12 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from metrics.facts.population import TracedPopulation
 from metrics.measures.steiner import Matrix, bound_tree
 from peer.core.addressing.keywords import find_members, terms_of_topics
 from peer.core.bitset import Bitset, members
+
+Ints = npt.NDArray[np.int64]
 
 Rate = Callable[[int, tuple[int, ...]], float]
 """See ``peer.protocols.description.Description.false_positive_rate``; without the parameters."""
@@ -142,3 +146,16 @@ def count_sets(nodes: Bitset, sets: Iterable[Bitset]) -> dict[int, Bitset]:
                     after[number] = after.get(number, 0) | part
         found = after
     return found
+
+
+def count_expressions(link: Ints, expression: Ints, links: int) -> Ints:
+    """Return how many different expressions the copies on each link had, (links,).
+
+    Args:
+        link: (n,) the number of each copy's link.
+        expression: (n,) the number of its message's expression, from 0.
+        links: how many links there are.
+    """
+    expressions = int(expression.max(initial=0)) + 1
+    different = np.unique(link * expressions + expression)
+    return np.bincount(different // expressions, minlength=links)
