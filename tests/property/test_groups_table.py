@@ -61,9 +61,7 @@ def rate(attributes: int, lacking: tuple[int, ...]) -> float:
     return attributes + sum(100**place * count for place, count in enumerate(sorted(lacking), 1))
 
 
-def expected(
-    published: list[Row], events: list[Row], history: History, hops: list[Row], honest: set[int]
-) -> list[Row]:
+def expected(published: list[Row], events: list[Row], history: History, hops: list[Row], honest: set[int]) -> list[Row]:
     rows = []
     for number, message in enumerate(published):
         if message["expression"] is None:
