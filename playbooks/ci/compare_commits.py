@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("base", help="the commit to compare with")
     parser.add_argument("experiment", help="the file, as a path in the repository")
-    parser.add_argument("--trellis", default="trellis", help="the command (default: trellis)")
+    parser.add_argument("--trellis", default="trellis", help="the command; a relative path is one in each checkout")
     parser.add_argument("--fail-if", action="append", required=True, metavar="CONDITION")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each commit at first (default: 3)")
     parser.add_argument("--most-seeds", type=int, default=10, help="the most runs of each commit (default: 10)")
