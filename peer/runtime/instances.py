@@ -12,11 +12,11 @@ from peer.core.randomness import substream
 from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.driver import Driver
-from peer.runtime.lifecycle import announce_end, announce_join, make_node
+from peer.instances.lifecycle import announce_end, announce_join, make_node
 from peer.runtime.link import Counts
 from peer.runtime.pool import LinkPool
 from peer.runtime.recording import Recorder
-from peer.runtime.spec import NodeSpec
+from peer.instances.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
 
