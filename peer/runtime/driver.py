@@ -6,7 +6,7 @@ from collections.abc import Callable
 from peer.core import contract
 from peer.core.contract import Effect, Event, Node
 from peer.runtime.clock import Clock
-from peer.runtime.pool import LinkPool
+from peer.runtime.pool import ConnectionPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 
@@ -34,7 +34,7 @@ class Driver:
         node: the node.
     """
 
-    links: LinkPool
+    links: ConnectionPool
 
     def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock) -> None:
         self._clock = clock
