@@ -227,7 +227,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     sweeps, changes = None, PairChanges.of(run)
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
-        all_pairs = run.network.size * (run.network.size - 1)
+        all_pairs = run.network.size * (run.network.size - 1) // 2  # earlier versions probed both directions
         material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
             phase: measure_sweep(without_changes(rows, changes), limits, run.stalls, asked[phase], *material[phase])
