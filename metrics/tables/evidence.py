@@ -17,6 +17,7 @@ from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
+from metrics.offsets import measure_offsets
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.reported import LINK, find_missing
 from metrics.round_trips import measure_phases, read_round_trips
@@ -224,7 +225,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     limits = run.experiment["verdict"]
     asked = {phase: RoundTrips.of(run.network, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
-    sweeps, changes = None, PairChanges.of(run)
+    sweeps, offsets, changes = None, None, PairChanges.of(run)
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
         all_pairs = run.network.size * (run.network.size - 1) // 2  # earlier versions probed both directions
@@ -234,6 +235,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
             for phase, rows in phases
             if rows.num_rows
         }
+        offsets = measure_offsets(without_changes(achieved, changes))
     sampled = float(run.experiment.get("probes", {}).get("during_per_s", 0)) > 0
     return parts.Emulation(
         hosts=run.network.size,
@@ -246,6 +248,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
+        offsets=offsets,
         unmeasured=_lacks_lateness(run),
     )
 
