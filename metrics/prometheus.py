@@ -12,9 +12,11 @@ from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from metrics.libp2p_names import recording_rules
 from metrics.rundir import write_file
 
 CONFIG_FILE = "prometheus.yml"
+RULES_FILE = "rules.yml"
 TSDB_FOLDER = "data"
 
 GRAPHS = {
@@ -46,7 +48,8 @@ class Target(Struct, frozen=True):
 def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: float) -> Path:
     """Write ``prometheus.yml`` and the files ``targets-<job>.json`` for discovery; return the configuration's path.
 
-    Both are JSON, of which YAML is a superset.
+    Beside them, ``rules.yml`` lets the server record series under the names of libp2p's draft (``libp2p_names``). All
+    files are JSON, of which YAML is a superset.
 
     Args:
         folder: the folder of the files.
@@ -62,11 +65,13 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
         write_file(folder / f"targets-{job}.json", json.dumps(groups, indent=1).encode())
     interval = f"{round(scrape_interval_s * 1000)}ms"
     config = {
-        "global": {"scrape_interval": interval, "scrape_timeout": interval},
+        "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+        "rule_files": [RULES_FILE],
         "scrape_configs": [
             {"job_name": job, "file_sd_configs": [{"files": [f"targets-{job}.json"]}]} for job in sorted(by_job)
         ],
     }
+    write_file(folder / RULES_FILE, json.dumps({"groups": [recording_rules()]}, indent=1).encode())
     path = folder / CONFIG_FILE
     write_file(path, json.dumps(config, indent=1).encode() + b"\n")
     return path
