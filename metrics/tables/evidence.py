@@ -15,9 +15,9 @@ from metrics.checks import evidence as parts
 from metrics.checks.rule import Absent
 from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
+from metrics.offsets import measure_offsets
 from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
-from metrics.offsets import measure_offsets
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.reported import LINK, find_missing
 from metrics.round_trips import measure_phases, read_round_trips

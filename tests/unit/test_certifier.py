@@ -42,7 +42,9 @@ class Sweeper:
     def sweep(
         self, phase: str, packets: int, pace: Any, limit_ms: Any, pairs: Any = None, attempt: int = 1
     ) -> pa.Table:
-        assert limit_ms[0, 1] == AGAIN_MS < max(LIMITS["rtt_error_p50_ms"], LIMITS["rtt_error_p50_ratio"] * 2 * DELAY_MS)
+        assert (
+            limit_ms[0, 1] == AGAIN_MS < max(LIMITS["rtt_error_p50_ms"], LIMITS["rtt_error_p50_ratio"] * 2 * DELAY_MS)
+        )
         asked = PAIRS if pairs is None else [tuple(pair) for pair in np.asarray(pairs).tolist()]
         self.sent.append(asked)
         rows = [self.row(phase, packets, attempt, *pair) for pair in asked]
