@@ -179,7 +179,7 @@ for _phase in ("before", "after"):
         return few_late(HOST_ERROR, worst.of_limit, sweep.hosts, detail, worst.late, 0, emulation.hosts)
 
 
-@RULES.add("certificate", SUSPECT, PAIR_OFFSET, things="pairs", floor=0.9)
+@RULES.add("certificate", SUSPECT, PAIR_OFFSET, floor=0.9)
 def rtt_offset_pairs(emulation: Emulation) -> Judgement | Absent:
     """Fails if, in both sweeps of the idle network, the RTT error of a pair differs from the median error of all pairs
     by more than {0} in the same direction. If the pairs' errors differ much from each other, the limit is 6 times their

@@ -184,9 +184,13 @@ def probes(phase: str = "before", *errors_ms: float, **changes: Any) -> pa.Table
 def test_stalls_explain_a_host_whose_other_pairs_would_be_in_time(
     errors_ms: tuple[float, ...], stalled: tuple[int, ...], late: tuple[int, int]
 ) -> None:
-    """The median of host 0's pairs is judged by a limit of 0.5 ms."""
-    rows = probes("before", *errors_ms)
-    intervals = [[row["rtt_at_ns"], row["rtt_at_ns"] + 20 * MS] for row in rows.to_pylist() if row["dst"] in stalled]
+    """The median of host 0's pairs is judged by a limit of 0.5 ms. The other hosts' own pairs are in time."""
+    others = Sweeper(lambda attempt, src, dst: 0.1)
+    between = [others.row("before", 1, 1, one, other) for one, other in ((1, 2), (1, 3), (2, 3))]
+    rows = pa.concat_tables([probes("before", *errors_ms), pa.Table.from_pylist(between, SCHEMA)])
+    intervals = [
+        [row["rtt_at_ns"], row["rtt_at_ns"] + 20 * MS] for row in rows.to_pylist()[:3] if row["dst"] in stalled
+    ]
     stalls = Stalls(merge(np.array(intervals, np.int64).reshape(-1, 2)), NO_STALLS.plane)
     found = measure_sweep(rows, LIMITS, stalls)
     assert found.worst_host.late == late
