@@ -1,18 +1,22 @@
 """Writes the report of a run."""
 
 import shutil
+from collections.abc import Sequence
 
 from metrics.report.figures.registry import FIGURES
 from metrics.report.page import render
+from metrics.report.replay import choose_messages, render_replay
 from metrics.report.run import Run
+from metrics.report.slow import SlowRow, list_slow
+from metrics.report.spread import find_slowest, read_spreads
 from metrics.report.svg import to_svg
 from metrics.rundir import write_file
-from metrics.rundir.files import REPORT_FOLDER, REPORT_PAGE
+from metrics.rundir.files import REPLAY_PAGE, REPORT_FOLDER, REPORT_PAGE
 from metrics.storage import Place, StorePath
 
 
 def write(run_dir: Place, results: Place | None = None) -> Place:
-    """Draw the figures of an analysed run and write its page; an older report is removed.
+    """Draw the figures of an analysed run and write its page and its replay; an older report is removed.
 
     Args:
         run_dir: a run directory with tables and ``summary.json``.
@@ -38,5 +42,16 @@ def write(run_dir: Place, results: Place | None = None) -> Place:
         write_file(folder / f"{figure.name}.svg", svg.encode())
         drawn[figure.name] = svg, drawing.seen
     page = run.results / REPORT_PAGE
-    write_file(page, render(run, drawn).encode())
+    write_file(page, render(run, drawn, _write_replay(run)).encode())
     return page
+
+
+def _write_replay(run: Run) -> Sequence[SlowRow]:
+    """Write the replay of the run's slowest deliveries, and return the rows of these; none without a delivery."""
+    slowest = find_slowest(run)
+    reasons = choose_messages(run, slowest)
+    spreads = read_spreads(run, list(reasons))
+    if spreads:
+        page = render_replay(run, spreads, reasons, report=(run.results / REPORT_PAGE).name)
+        write_file(run.results / REPLAY_PAGE, page.encode())
+    return list_slow(run, slowest, spreads)

@@ -87,6 +87,12 @@ class Run(RunDir):
         """The totals of the tables that have one row per frame, message or delivery."""
         return read_totals(self)
 
+    def name_node(self, node: int | None) -> str:
+        """Return a node with its site, for people."""
+        if node is None or not 0 <= node < len(self.nodes):
+            return "an unknown node"
+        return f"node {node} ({self.hosts['site'][self.plan.placement[node].host]})"
+
     def table(self, name: str) -> pd.DataFrame | None:
         """Return a table of the analysis, None if the run has none of that name."""
         if name not in self._tables:
