@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Sequence
 
+from metrics.report.baseline import find_baseline
 from metrics.report.figures.registry import FIGURES
 from metrics.report.page import render
 from metrics.report.replay import choose_messages, render_replay
@@ -15,20 +16,22 @@ from metrics.rundir.files import REPLAY_PAGE, REPORT_FOLDER, REPORT_PAGE
 from metrics.storage import Place, StorePath
 
 
-def write(run_dir: Place, results: Place | None = None) -> Place:
+def write(run_dir: Place, results: Place | None = None, baseline: Place | None = None) -> Place:
     """Draw the figures of an analysed run and write its page and its replay; an older report is removed.
 
     Args:
         run_dir: a run directory with tables and ``summary.json``.
         results: the folder in which these are, and in which the report is made; None = the run directory.
+        baseline: the directory of the run to compare with; None = the one that ``find_baseline`` finds, if any.
 
     Returns:
         The path of ``report/index.html``.
 
     Raises:
-        RunDirError: the run has not been analysed, or cannot be read.
+        RunDirError: the run or the baseline has not been analysed, or cannot be read.
     """
     run = Run(run_dir, results)
+    other = find_baseline(run, baseline)
     drawn: dict[str, tuple[str, str]] = {}
     folder = run.results / REPORT_FOLDER
     if not isinstance(folder, StorePath):
@@ -42,7 +45,7 @@ def write(run_dir: Place, results: Place | None = None) -> Place:
         write_file(folder / f"{figure.name}.svg", svg.encode())
         drawn[figure.name] = svg, drawing.seen
     page = run.results / REPORT_PAGE
-    write_file(page, render(run, drawn, _write_replay(run)).encode())
+    write_file(page, render(run, drawn, _write_replay(run), other).encode())
     return page
 
 
