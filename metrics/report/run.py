@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries
+from metrics.foreign_text import printable
 from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.reported import find_missing, is_hidden
 from metrics.rundir import RunDir
@@ -91,7 +92,7 @@ class Run(RunDir):
         """Return a node with its site, for people."""
         if node is None or not 0 <= node < len(self.nodes):
             return "an unknown node"
-        return f"node {node} ({self.hosts['site'][self.plan.placement[node].host]})"
+        return f"node {node} ({printable(self.hosts['site'][self.plan.placement[node].host])})"
 
     def table(self, name: str) -> pd.DataFrame | None:
         """Return a table of the analysis, None if the run has none of that name."""
