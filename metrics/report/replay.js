@@ -4,7 +4,7 @@
   const [FIRST, RELAYED, DUPLICATE, UNREAD] = [0, 1, 2, 3];
   const FACTORS = [1, 2, 5, 10, 20, 50, 100, 200, 500];
   const WATCHED_S = 8;
-  const SOUTH = -58, NORTH = 80;
+  const STRETCH = 1.25; // of a degree of latitude to one of longitude, as in the report
   const MOST_ROWS = 2000, MOST_LISTED = 1000, MOST_NAMED = 60;
   const RADIANS = Math.PI / 180;
 
@@ -133,12 +133,25 @@
 
   const widthOf = canvas => Math.max(200, Math.floor(canvas.parentElement.clientWidth));
 
+  function chooseView() { // the part of the planet with the nodes, in degrees
+    const [east, west] = [Math.max, Math.min].map(pick => nodes.map(node => node.longitude).reduce((a, b) => pick(a, b)));
+    const [north, south] = [Math.max, Math.min].map(pick => nodes.map(node => node.latitude).reduce((a, b) => pick(a, b)));
+    let [wide, tall] = [Math.max(50, east - west + 16), Math.max(25, north - south + 14)];
+    if (tall * STRETCH < 0.42 * wide) tall = 0.42 * wide / STRETCH;
+    if (tall * STRETCH > 0.7 * wide) wide = tall * STRETCH / 0.7;
+    [wide, tall] = [Math.min(360, wide), Math.min(data.north - data.south, tall)];
+    const place = (middle, span, least, most) => Math.min(most - span, Math.max(least, middle - span / 2));
+    return { wide, tall, west: place((east + west) / 2, wide, -180, 180),
+             south: place((north + south) / 2, tall, data.south, data.north) };
+  }
+
   function layMap() {
-    const canvas = find("map"), width = widthOf(canvas);
-    const height = Math.round(data.land ? width * 0.479 : Math.min(width, 620));
+    const canvas = find("map"), width = widthOf(canvas), view = data.land ? chooseView() : null;
+    const height = Math.round(view ? width * view.tall * STRETCH / view.wide : Math.min(width, 620));
     const pen = onPage(canvas, width, height);
-    const project = (longitude, latitude) =>
-      [(longitude + 180) / 360 * width, (NORTH - latitude) / (NORTH - SOUTH) * height];
+    const project = (longitude, latitude) => [(longitude - view.west) / view.wide * width,
+                                              (view.south + view.tall - latitude) / view.tall * height];
+    const jump = view ? width * 180 / view.wide : Infinity; // a line that crosses the map's edge
     const base = document.createElement("canvas"), under = sheet(base, width, height);
     const places = new Map(), at = new Map(), crowd = new Map();
     if (data.land) {
@@ -188,7 +201,7 @@
         let last = null;
         for (let step = 0; step <= steps; step++) {
           const spot = along(a, b, step / steps);
-          if (last === null || Math.abs(spot[0] - last[0]) > width / 2) path.moveTo(...spot); else path.lineTo(...spot);
+          if (last === null || Math.abs(spot[0] - last[0]) > jump) path.moveTo(...spot); else path.lineTo(...spot);
           last = spot;
         }
         lines.set(key, path);
@@ -423,7 +436,7 @@
       lines.push(element("li", `${nameOf(path[0])} ${message.origin === "published" ? "published it at 0 ms" : "sent it"}.`));
       for (const node of path.slice(1)) {
         const copy = message.firsts.get(node), held = copy.from - (message.reached.get(copy.src) ?? copy.from);
-        const kept = held > 0.05 ? `, which had it for ${ms(held)} before` : "";
+        const kept = held > 0.05 ? `, which sent it ${ms(held)} after it had it` : "";
         lines.push(element("li", `${nameOf(node)} had it at ${ms(copy.to)}: ${ms(copy.to - copy.from)} from ${nameOf(copy.src)}${kept}.`));
       }
     } else if (message.reached.has(chosen)) {

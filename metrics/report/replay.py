@@ -10,7 +10,7 @@ from markupsafe import Markup
 from msgspec import json
 
 from metrics.foreign_text import printable
-from metrics.report.coasts import read_coasts
+from metrics.report.coasts import NORTH, SOUTH, read_coasts
 from metrics.report.figures.chapter import count, number
 from metrics.report.page import sentence, template
 from metrics.report.run import Run
@@ -92,6 +92,8 @@ def _document(run: Run, spreads: Sequence[Spread], reasons: Reasons) -> dict[str
     return {
         "nodes": [(printable(site), *at) for place in run.plan.placement for site, *at in [places[place.host]]],
         "land": read_coasts() if run.has_map else None,
+        "south": SOUTH,
+        "north": NORTH,
         "messages": [_describe(run, spread, reasons.get(spread.message_id, ())) for spread in spreads],
     }
 
