@@ -341,7 +341,7 @@
 
   function niceStep(length, most) {
     const rough = length / Math.max(2, most), power = 10 ** Math.floor(Math.log10(rough));
-    return power * [1, 2, 5, 10].find(factor => factor * power >= rough);
+    return power * ([1, 2, 5, 10].find(factor => factor * power >= rough) ?? 10);
   }
 
   function drawLabel(pen, node, room) {
