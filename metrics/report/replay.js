@@ -319,8 +319,15 @@
     const x = time => names + (width - names - 10) * time / message.end;
     const rowOf = new Map(rows.map((node, place) => [node, place]));
     const y = node => top + tall * (rowOf.get(node) + 0.5);
-    grid = { pen, width, height, base, x, y, rows, rowOf, tall, top, names };
+    grid = { pen, width, height, base, x, y, rows, rowOf, tall, top, names, bands: 0 };
     under.lineWidth = 1;
+    const bands = message.faults.map(span => span.map(time => Math.min(message.end, Math.max(0, time / 1000))))
+      .filter(([from, to]) => to > from);
+    grid.bands = bands.length;
+    under.globalAlpha = 0.12;
+    under.fillStyle = colours.red;
+    for (const [from, to] of bands) under.fillRect(x(from), top, x(to) - x(from), height - bottom - top);
+    under.globalAlpha = 1;
     const step = niceStep(message.end, (width - names) / 80);
     for (let time = 0; time <= message.end; time += step) {
       under.strokeStyle = colours.grid;
@@ -610,8 +617,9 @@
     find("map").setAttribute("aria-label", `${data.land ? "Map" : "Circle of nodes"}: how the message spread. ${message.about}`);
     find("grid").setAttribute("aria-label", `Grid of ${many(grid.rows.length, "node")} and ${ms(message.end)}: `
       + "when each node received, sent and delivered copies. The same is in the table of all nodes below.");
-    find("every").textContent = grid.rows.length < message.order.length
-      ? `Of ${many(message.order.length, "node")}, ${many(grid.rows.length, "node is", "nodes are")} shown.` : "";
+    const shown = grid.rows.length < message.order.length
+      ? ` Of ${many(message.order.length, "node")}, ${many(grid.rows.length, "node is", "nodes are")} shown.` : "";
+    find("every").textContent = (grid.bands ? `Red bands mark ${many(grid.bands, "fault")}.` : "") + shown;
     redraw();
   }
 

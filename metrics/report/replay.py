@@ -107,9 +107,21 @@ def _describe(run: Run, spread: Spread, why: Sequence[str]) -> dict[str, Any]:
         "why": [f"{each}." for each in why],
         "publisher": spread.publisher,
         "origin": spread.origin,
+        "faults": _faults(run, spread),
         "expected": spread.expected,
         "copies": spread.copies,
     }
+
+
+def _faults(run: Run, spread: Spread) -> list[tuple[int, int]]:
+    """Return when each fault of the run began and ended, in us after the message's origin."""
+    table = run.table("faults")
+    if table is None:
+        return []
+    during = table[table["phase"] == "during"]
+    instants = zip(during["from_ns"].tolist(), during["to_ns"].tolist(), strict=True)
+    zero_ns = run.zero_ns + spread.origin_ns
+    return [((from_ns - zero_ns) // 1000, (to_ns - zero_ns) // 1000) for from_ns, to_ns in instants]
 
 
 def _about(run: Run, spread: Spread) -> str:

@@ -26,6 +26,7 @@ from metrics.report.spread import (
     find_undelivered,
     read_spreads,
 )
+from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
 from tests.fabricate import Fabrication, Truth
 
@@ -182,6 +183,20 @@ def test_the_page_has_its_data_and_needs_nothing_else(run: Run, spreads: list[Sp
     assert data["messages"][0]["expected"] == [list(row) for row in spreads[0].expected]
     assert len(data["nodes"]) == len(run.nodes) and data["land"] is None
     assert not re.search(r"\b(?:src|href)=\"(?!#)", page) and "@import" not in page and "http" not in page
+
+
+def test_faults_are_on_the_clock_of_the_message(analysed: Path, truth: Truth, tmp_path: Path) -> None:
+    run_dir = Path(shutil.copytree(analysed, tmp_path / "run"))
+    message = min(truth.published)
+    from_ns = truth.published[message]["publish_ns"] - 5_000_000
+    rows = [
+        {"fault": 0, "phase": phase, "from_ns": from_ns, "to_ns": from_ns + 12_000_000} for phase in ("before", "during")
+    ]
+    (run_dir / "tables" / "faults.parquet").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows, arrow_schema("faults")), run_dir / "tables/faults.parquet/part-0.parquet")
+    run = Run(run_dir)
+    page = render_replay(run, read_spreads(run, [message]), {})
+    assert document(page)["messages"][0]["faults"] == [[-5_000, 7_000]]
 
 
 def test_the_script_names_elements_of_the_page(run: Run, spreads: list[Spread]) -> None:
