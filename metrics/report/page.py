@@ -70,7 +70,7 @@ def _chapter(
     run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]], baseline: RunDir | None
 ) -> dict[str, Any]:
     """Return a chapter for the template."""
-    others = {} if baseline is None else baseline.summary.headline
+    others: Mapping[str, Any] = {} if baseline is None else baseline.summary.headline
     values = [(MEASURES[name], run.summary.headline.get(name)) for name in chapter.numbers]
     return {
         "name": chapter.name,

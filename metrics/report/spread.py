@@ -196,7 +196,7 @@ def _make_spread(run: Run, message: Mapping[str, Any], deliveries: pa.Table, cop
     ]
     copies = copies.filter(pc.and_(*inside))
     instants = {name: numbers(copies[name], _NEVER) for name in _INSTANTS}
-    begins = np.minimum.reduce([instants[name] for name in _INSTANTS]) if len(copies) else np.empty(0, np.int64)
+    begins = np.minimum.reduce([*instants.values()])
     origin, origin_ns = _find_origin(message, begins)
     role = _roles(copies)
     kept = _choose_copies(role, begins)
