@@ -16,5 +16,7 @@ Ring = list[list[float]]
 @cache
 def read_coasts() -> list[Ring]:
     """Return the coasts, without the Antarctic ones."""
-    rings: list[Ring] = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
+    rings: list[Ring] = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))[
+        "rings"
+    ]
     return [ring for ring in rings if max(latitude for _, latitude in ring) > SOUTH]

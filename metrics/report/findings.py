@@ -79,7 +79,9 @@ def advise(run: Run) -> list[Advice]:
         Advice("How any other message spread", "trellis replay RUN --message ID --out FILE.html"),
     ]
     if run.summary.verdict != "valid" and len(run.stalls.host):
-        repeat = Advice("Up to two more attempts if only stalls of the host spoil a run", f"{again} --retry-host-stalls 2")
+        repeat = Advice(
+            "Up to two more attempts if only stalls of the host spoil a run", f"{again} --retry-host-stalls 2"
+        )
         found.insert(0, repeat)
     return found
 

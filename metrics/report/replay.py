@@ -88,7 +88,9 @@ def _embed(document: Any) -> Markup:  # noqa: ANN401 - any JSON value
 def _document(run: Run, spreads: Sequence[Spread], reasons: Reasons) -> dict[str, Any]:
     """Return what the script draws. The order of the values of copies and deliveries is that of their fields."""
     hosts = run.hosts
-    places = list(zip(hosts["site"], hosts["latitude"].round(_DEGREES), hosts["longitude"].round(_DEGREES), strict=True))
+    places = list(
+        zip(hosts["site"], hosts["latitude"].round(_DEGREES), hosts["longitude"].round(_DEGREES), strict=True)
+    )
     return {
         "nodes": [(printable(site), *at) for place in run.plan.placement for site, *at in [places[place.host]]],
         "land": read_coasts() if run.has_map else None,

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,7 @@ def test_a_path_begins_at_the_publisher_and_follows_first_copies(spreads: list[S
             path = each.path_to(node)
             assert path is not None and (path[0], path[-1]) == (each.publisher, node)
             links = {(copy.src, copy.dst) for copy in each.copies if copy.role in (FIRST, RELAYED)}
-            assert set(zip(path, path[1:], strict=False)) <= links
+            assert set(pairwise(path)) <= links
             longest = max(longest, len(path))
     assert longest > 2, "some first copies are relayed"
 
@@ -190,7 +191,8 @@ def test_faults_are_on_the_clock_of_the_message(analysed: Path, truth: Truth, tm
     message = min(truth.published)
     from_ns = truth.published[message]["publish_ns"] - 5_000_000
     rows = [
-        {"fault": 0, "phase": phase, "from_ns": from_ns, "to_ns": from_ns + 12_000_000} for phase in ("before", "during")
+        {"fault": 0, "phase": phase, "from_ns": from_ns, "to_ns": from_ns + 12_000_000}
+        for phase in ("before", "during")
     ]
     (run_dir / "tables" / "faults.parquet").mkdir()
     pq.write_table(pa.Table.from_pylist(rows, arrow_schema("faults")), run_dir / "tables/faults.parquet/part-0.parquet")

@@ -92,5 +92,5 @@ def test_the_run_that_is_asked_for_is_the_baseline(make: Make) -> None:
     baseline = find_baseline(Opened(run_dir), other)
     assert baseline is not None and baseline.path == other
     (other / "summary.json").unlink()
-    with pytest.raises(RunDirError, match="summary.json is missing"):
+    with pytest.raises(RunDirError, match=r"summary\.json is missing"):
         find_baseline(Opened(run_dir), other)
