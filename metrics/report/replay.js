@@ -140,6 +140,7 @@
     if (tall * STRETCH < 0.42 * wide) tall = 0.42 * wide / STRETCH;
     if (tall * STRETCH > 0.7 * wide) wide = tall * STRETCH / 0.7;
     [wide, tall] = [Math.min(360, wide), Math.min(data.north - data.south, tall)];
+    if (wide > 180) [wide, tall] = [360, data.north - data.south]; // lines across oceans go far to the north
     const place = (middle, span, least, most) => Math.min(most - span, Math.max(least, middle - span / 2));
     return { wide, tall, west: place((east + west) / 2, wide, -180, 180),
              south: place((north + south) / 2, tall, data.south, data.north) };
@@ -483,7 +484,7 @@
     track.append(element("b"));
     const last = element("td", "", { class: "bar" });
     last.append(track);
-    row.append(...cells, last);
+    row.append(cells[0], last, ...cells.slice(1));
     return row;
   }
 
