@@ -269,7 +269,7 @@ def test_the_command_writes_the_page_of_a_message(
     [
         (["--message", "1"], "--message: is written into a page; name it with --out FILE.html"),
         (["--node", "1", "--out", "page.html"], "--node: replays a recorded peer"),
-        (["--message", "1", "--out", "page.html"], "has no message 1;"),
+        (["--message", "4096", "--out", "page.html"], "has no message 4096;"),
         (["--message", str(2**70), "--out", "page.html"], f"has no message {2**70};"),
         (["--out", "."], "Is a directory"),
         (["--message", "x"], "expected an integer, got 'x'"),
