@@ -131,7 +131,7 @@ def find_slowest(run: Run, most: int = MOST_SLOWEST) -> list[SlowDelivery]:
 
 
 def find_undelivered(run: Run) -> int | None:
-    """Return the message with the least number among those of which a delivery to an honest node was not made."""
+    """Return the least number of a message of which a delivery to an honest node was not made; None = there is none."""
     missing = pc.field("delivered_ns").is_null() & pc.field("known")
     where = missing & ~pc.field("node").isin(sorted(run.adversaries))
     least = [pc.min(piece["message_id"]).as_py() for piece in _scan(run, "deliveries", ["message_id"], where)]
