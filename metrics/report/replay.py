@@ -66,7 +66,7 @@ def render_replay(run: Run, spreads: Sequence[Spread], reasons: Reasons, report:
         report=report,
         kept=_describe_choice(spreads, reasons),
         palette=palette_css(),
-        document=_embed(_document(run, spreads, reasons)),
+        document=embed(_document(run, spreads, reasons)),
         script=Markup(read_script()),
     )
 
@@ -80,7 +80,7 @@ def _describe_choice(spreads: Sequence[Spread], reasons: Reasons) -> str:
     return f"This page has {count(len(spreads), 'message')} of the run: {chosen}.{left} {another}"
 
 
-def _embed(document: Any) -> Markup:  # noqa: ANN401 - any JSON value
+def embed(document: Any) -> Markup:  # noqa: ANN401 - any JSON value
     """Return a document as JSON inside a page, in which it begins no tag and no comment."""
     return Markup(json.encode(document).decode().replace("<", "\\u003c"))
 

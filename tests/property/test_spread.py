@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.report.replay import _embed
+from metrics.report.replay import embed
 from metrics.report.spread import find_slowest
 from metrics.rundir.files import table_file
 from metrics.storage.parquet import scan_parquet
@@ -65,6 +65,6 @@ texts = st.text() | st.sampled_from(["</script>", "<!--", "<script>", "]]>", "\u
 @settings(max_examples=examples(100))
 @given(st.dictionaries(texts, texts | st.integers(-(2**53), 2**53) | st.none()))
 def test_embedded_data_are_whole_and_begin_no_tag(data: dict[str, Any]) -> None:
-    embedded = str(_embed(data))
+    embedded = str(embed(data))
     assert json.loads(embedded) == data
     assert "<" not in embedded
