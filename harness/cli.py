@@ -38,7 +38,7 @@ VERBS = {
     "serve": "open the run's Prometheus database and its report on loopback",
     "machines": "make machines on this computer to try the remote testbed on",
     "inspect": "print the overlay frames of a capture",
-    "replay": "replay the recorded peers of a run and compare every effect",
+    "replay": "show how messages of a run spread, or replay its recorded peers and compare every effect",
     "import": "read latencies, or traces of other programs, and write them in our forms",
     "export": "write a run's traces in the form of another program",
     "bench": "run the benchmarks and print their ratios",

@@ -41,6 +41,7 @@ VIEWS_FILE = "trellis.sql"
 SUMMARY_FILE = "summary.json"
 REPORT_FOLDER = "report"
 REPORT_PAGE = f"{REPORT_FOLDER}/index.html"
+REPLAY_PAGE = f"{REPORT_FOLDER}/replay.html"
 ANALYSIS_LOG = "analysis.log"
 
 ANALYSES_FOLDER = "analyses"
