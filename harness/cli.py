@@ -40,7 +40,7 @@ VERBS = {
     "inspect": "print the overlay frames of a capture",
     "replay": "show how messages of a run spread, or replay its recorded peers and compare every effect",
     "import": "read latencies, or traces of other programs, and write them in our forms",
-    "export": "write a run's traces in the form of another program",
+    "export": "write a run's traces, or an experiment, in the form of another program",
     "bench": "run the benchmarks and print their ratios",
     "test": "run the tests",
     "clean": "remove runs, environment and caches from this checkout",

@@ -19,7 +19,7 @@ from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_row
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
 from metrics.report.svg import palette_css, to_element
-from metrics.reported import name_implementations
+from metrics.reported import name_implementations, reports_nothing
 from metrics.rundir import FAILED, NOT_APPLICABLE, NOT_JUDGED, PASSED, RunDir, Summary
 from metrics.rundir.files import ACHIEVED_FILE, TABLES_FOLDER
 from metrics.storage import Place
@@ -133,8 +133,10 @@ def sentence(run: Run) -> str:
     slowly = "" if dilation == 1 else f", {dilation:g} times slower than reported"
     programs = name_implementations(experiment, versions=True)
     protocol = f"{experiment['protocol']} by {programs}" if programs else experiment["protocol"]
+    silent = reports_nothing(experiment)
+    what = "programs that report no messages" if silent else f"protocol {protocol}{published}"
     return (
-        f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {protocol}{published}, "
+        f"{peers} peers {places} ({experiment['underlay']['kind']}), {what}, "
         f"seed {run.plan.seed}, testbed {experiment['testbed']}{machine}{slowly}."
     )
 

@@ -6,6 +6,8 @@
 from peer.files import LOGS_FOLDER
 
 EXPERIMENT_FILE = "experiment.toml"
+SHADOW_FILE = "shadow.yaml"
+"""The experiment file, if it is one of Shadow."""
 PLAN_FILE = "plan.json"
 UNDERLAY_FILE = "underlay.json"
 CHANGES_FILE = "changes.jsonl"
