@@ -1,7 +1,7 @@
 """What the peers of a run report about themselves. What they do not report is absent from tables and results, never 0.
 
-Python peers report everything. Another program that reads and writes lines (``peer.events = "lines"``) reports
-publications and deliveries, and what ``peer.says`` names; Trellis knows none of its frames.
+Python peers report everything. Another program whose events are not a trace (``peer.events``) reports publications and
+deliveries, and what ``peer.says`` names; Trellis knows none of its frames.
 """
 
 import re
@@ -39,7 +39,7 @@ Missing = frozenset[str]
 def find_missing(run: RunDir) -> Missing:
     """Return what the peers of a run do not report: keys of ``_NEEDS``."""
     peer: Mapping[str, Any] = run.experiment.get("peer", {})
-    return EVERYTHING - set(peer["says"]) if peer.get("events") == "lines" else frozenset()
+    return EVERYTHING - set(peer["says"]) if peer.get("events", "trace") != "trace" else frozenset()
 
 
 def name_implementations(experiment: Mapping[str, Any], *, versions: bool = False) -> str:

@@ -7,13 +7,15 @@ from operator import attrgetter
 
 from msgspec import Struct
 
+from harness.deployment.identities import find_peer_id
 from harness.experiment.form import Experiment
 from harness.experiment.implementations import assign_programs
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
 from harness.planning.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
-from peer.files import EXITS_FILE, log_file, record_file, trace_file
+from peer.files import EXITS_FILE, log_file, output_file, record_file, trace_file
+from peer.interop import CONTRACT
 from peer.runtime.spec import AgentSpec, PeerPlace, ProgramSpec
 
 DRAIN_S = 1.0
@@ -65,7 +67,7 @@ def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
 
 def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
     """Return the files that a machine's peers and agent may write in its folder -> their paths in the run directory."""
-    names = [file(node) for node in nodes for file in (trace_file, log_file, record_file)]
+    names = [file(node) for node in nodes for file in (trace_file, log_file, record_file, output_file)]
     return {**{name: name for name in names}, EXITS_FILE: exits_file(machine)}
 
 
@@ -99,6 +101,7 @@ def _agent_spec(
 ) -> AgentSpec:
     planned = Timeline.plan(0, experiment.workload.spans_s)
     metrics = experiment.peer.metrics
+    scripted = experiment.peer.events == CONTRACT
     return AgentSpec(
         machine=machine,
         run=run,
@@ -117,6 +120,7 @@ def _agent_spec(
         programs=tuple(ProgramSpec(program.command, program.says) for program in experiment.peer.programs),
         assigned=assign_programs(experiment.peer, len(addresses), experiment.seed),
         connect=experiment.peer.connect,
+        peer_ids=tuple(map(find_peer_id, range(len(addresses)))) if scripted else (),
         names=names,
         expected_final_state=experiment.peer.expected_final_state,
         agent_metrics=agent_metrics if metrics else None,

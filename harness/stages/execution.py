@@ -72,6 +72,7 @@ class Execution:
         planned = read_plan(run_dir)
         self.plan = planned.plan
         self.changes = planned.changes
+        self.script = planned.script
         self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
@@ -99,7 +100,7 @@ class Execution:
         deployment.connect()
         deployment.check_versions()
         deployment.ship()
-        deployment.push(specs, overlay, schedule)
+        deployment.push(specs, overlay, schedule, self.script or None)
         deployment.start_agents()
         deployment.await_ready(READY_S + READY_S_PER_HOST * len(sites))
         self.lead_s = deployment.lead_s

@@ -29,13 +29,16 @@ def node_name(node: NodeId) -> str:
 
 
 def describe_hosts(agent: AgentSpec) -> str:
-    """Return a hosts file with the addresses of all nodes. If two places share a name, the first node has it."""
+    """Return a hosts file with the addresses of all nodes. A name stands for one address.
+
+    If two places share a name, the first node has it. No place has the name of a node.
+    """
     lines = ["127.0.0.1 localhost"]
-    used: set[str] = set()
+    used = {node_name(node) for node in range(len(agent.addresses))}
     for node, (address, _) in enumerate(agent.addresses):
         place = _label(agent.names[node]) if agent.names else ""
         names = [node_name(node), *([place] if place and place not in used else [])]
-        used.update(names)
+        used.add(place)
         lines.append(" ".join([address, *names]))
     return "\n".join(lines) + "\n"
 
