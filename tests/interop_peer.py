@@ -33,6 +33,15 @@ def peer_id(node: int) -> str:
     return f"1{text}"
 
 
+async def dial(host: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to a node, which may not listen yet on a busy machine."""
+    while True:
+        try:
+            return await asyncio.open_connection(host, 9000)
+        except ConnectionError:
+            await asyncio.sleep(0.1)
+
+
 class Peer:
     def __init__(self, dialect: str) -> None:
         self.dialect, self.node = dialect, int(socket.gethostname().removeprefix("node"))
@@ -77,7 +86,7 @@ class Peer:
                 await asyncio.sleep(max(0, STARTED_S + elapsed_s - time.monotonic()))
             case {"type": "connect", "connectTo": nodes}:
                 for node in nodes:
-                    reader, writer = await asyncio.open_connection(f"node{node}", 9000)
+                    reader, writer = await dial(f"node{node}")
                     writer.write(self.node.to_bytes(4))
                     self.tasks.append(asyncio.create_task(self.read(reader, writer, node)))
             case {"type": "subscribeToTopic", "topicID": topic}:

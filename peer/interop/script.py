@@ -202,8 +202,8 @@ def decode_script(content: bytes) -> Script:
     try:
         return msgspec.json.decode(content, type=Script)
     except msgspec.ValidationError as error:
-        problem, _, place = str(error).partition(" - at ")
-        raise ScriptError(f"{place.strip('`') or '$'}: {problem}") from None
+        problem, _, place = " ".join(str(error).split()).rpartition(" - at ")
+        raise ScriptError(f"{place.strip('`')}: {problem}" if problem else place) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ScriptError(str(error)) from None
 
