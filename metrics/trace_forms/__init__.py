@@ -48,6 +48,6 @@ FORMS: Final[dict[str, Form]] = {
         Form("pubsub-json", "go-libp2p-pubsub's trace events as lines of JSON", "pubsub_json", writes=True),
         Form("pubsub-protobuf", "go-libp2p-pubsub's trace events as gzipped protobuf", "pubsub_protobuf", writes=True),
         Form("netviz", "an animation for ethp2p's netviz (.bctrace)", "netviz", writes=True),
-        Form("gossipsub-interop", "the output folder of libp2p's gossipsub-interop", "gossipsub_interop", writes=True),
+        Form("gossipsub-interop", "the folder of gossipsub-interop", "gossipsub_interop", reads=True, writes=True),
     )
 }

@@ -1,4 +1,4 @@
-"""Writes a run as the folder that Shadow writes for gossipsub-interop, whose own scripts then read it.
+"""The folder that Shadow writes for gossipsub-interop: it is read, and runs are written so that its scripts read them.
 
 ``hosts/node<i>/peer.1000.stdout`` is what the node's program printed. If the run has other peers, it has the copies
 that they traced, as the program in Go prints them. ``shadow.yaml`` and ``graph.gml`` say where each node is, and
@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import json
 
 from metrics.rundir import RunDir
-from metrics.trace_forms.events import Event
+from metrics.trace_forms.events import IDENTITY, Event, Reading, TraceError, opened, read_lines
 from metrics.trace_forms.exporting import (
     describe_kind,
     describe_left_out,
@@ -27,6 +27,8 @@ from metrics.trace_forms.exporting import (
 )
 from peer.files import SCRIPT_FILE, output_file
 from peer.interop.identity import encode_base58
+from peer.interop.output import Identity, Receipt, read_line
+from peer.lines import LineError
 
 STDOUT: Final = "peer.1000.stdout"
 """The name of a node's file. Shadow puts the number of the process there."""
@@ -35,6 +37,50 @@ _SECOND_NS: Final = 1_000_000_000
 _PHASES: Final = ("warmup", "workload", "cooldown")
 _COPIES: Final = ("deliver", "duplicate", "relay")
 _SPECIAL: Final = re.compile(r"[^A-Za-z0-9 .,_()/-]")
+
+
+def open_form(_: Path | None) -> Reading:
+    """Return how the lines of programs are read. They have no publications."""
+    return Reading(_read_events, frozenset({"deliver", "duplicate"}), _find_files)
+
+
+def _find_files(folder: Path) -> list[Path]:
+    """Return the output of all nodes.
+
+    Raises:
+        TraceError: there is none.
+    """
+    files = sorted(folder.glob("hosts/*/*.stdout"))
+    if not files:
+        raise TraceError(str(folder), "expected the output of programs, hosts/<node>/*.stdout")
+    return files
+
+
+def _read_events(path: Path) -> Iterator[Event]:
+    node, read = path.parent.name.encode(), set[int]()
+    with opened(path) as file:
+        for place, line in read_lines(path, file):
+            try:
+                said = read_line(line)
+            except LineError as error:
+                raise TraceError(place, str(error)) from None
+            match said:
+                case Identity(peer_id=name):
+                    yield Event(IDENTITY, 0, node, name.encode())
+                case Receipt():
+                    yield _make_event(said, node, again=said.message in read)
+                    read.add(said.message)
+
+
+def _make_event(receipt: Receipt, node: bytes, *, again: bool) -> Event:
+    return Event(
+        "duplicate" if again else "deliver",
+        receipt.time.epoch_ns,
+        node,
+        None if receipt.sender is None else receipt.sender.encode(),
+        str(receipt.message).encode(),
+        topics=None if receipt.topic is None else (receipt.topic,),
+    )
 
 
 def write_files(run: RunDir, folder: Path) -> list[str]:

@@ -45,11 +45,13 @@ class Receipt(NamedTuple):
         message: the first 8 bytes of the message as a decimal number: its ``messageID``.
         time: when it was printed.
         sender: the peer ID of the neighbour that sent it; None = the line does not say.
+        topic: the name of the message's topic; None = the line does not say.
     """
 
     message: int
     time: PrintedTime
     sender: str | None
+    topic: str | None
 
 
 def read_line(line: bytes) -> Identity | Receipt | None:
@@ -71,8 +73,8 @@ def read_line(line: bytes) -> Identity | Receipt | None:
         case {"msg": "PeerID"}:
             return Identity(_number(line, said, "node_id"), _text(line, said, "id"))
         case {"msg": "Received Message"}:
-            sender = said.get("from")
-            return Receipt(_number(line, said, "id"), _time(line, said), sender if isinstance(sender, str) else None)
+            sender, topic = (value if isinstance(value := said.get(key), str) else None for key in ("from", "topic"))
+            return Receipt(_number(line, said, "id"), _time(line, said), sender, topic)
     return None
 
 

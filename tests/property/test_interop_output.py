@@ -72,7 +72,7 @@ def test_a_copy_is_read_from_every_dialect(
     separators = (", ", ": ") if spaces else (",", ":")
     receipt = read_line(json.dumps(said, separators=separators).encode())
     assert isinstance(receipt, Receipt)
-    assert (receipt.message, receipt.sender) == (number, said.get("from"))
+    assert (receipt.message, receipt.sender, receipt.topic) == (number, said.get("from"), said.get("topic"))
     assert 0 <= epoch_ns - receipt.time.epoch_ns < 10 ** (9 - digits)
     node = number % 1000
     line = json.dumps({"time": said["time"], "msg": "PeerID", "id": sender, "node_id": kind(node)})

@@ -7,11 +7,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from metrics.rundir import RunDir
 from metrics.trace_forms import FORMS
+from metrics.trace_forms.events import TraceError
 from metrics.trace_forms.exporting import export_run
+from metrics.trace_forms.importing import import_traces
+from metrics.trace_forms.tables import read_table
 from tests.fabricate import OFFSET_NS, Fabrication
 
 FORM = FORMS["gossipsub-interop"]
@@ -21,6 +25,11 @@ FORM = FORMS["gossipsub-interop"]
 def fabricated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Fabrication, RunDir]:
     fabrication = Fabrication(seed=5, nodes=8, topics=3, messages=30)
     return fabrication, RunDir(fabrication.write(tmp_path_factory.mktemp("fabricated") / "run"))
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return rows
 
 
 def read(folder: Path) -> dict[str, list[dict[str, Any]]]:
@@ -92,3 +101,38 @@ def test_its_scripts_find_the_place_of_every_node(fabricated: tuple[Fabrication,
     assert len(edges) == 8 * 7
     asked = {pair: round(run.network.asked(*pair).delay_ms * 1e6) for pair in edges}
     assert edges == asked
+
+
+def test_a_folder_that_was_written_is_read_again(fabricated: tuple[Fabrication, RunDir], tmp_path: Path) -> None:
+    fabrication, run = fabricated
+    export_run(run, tmp_path / "out", FORM)
+    summary = import_traces(tmp_path / "out", tmp_path / "in", FORM.name, FORM.load().open_form(None))
+    assert (summary.nodes, summary.untraced, summary.files) == (8, 0, 8)
+    names = {row["message_id"]: int(row["name"]) for row in read_rows(tmp_path / "in/names/messages.parquet")}
+    nodes = {row["node"]: row["name"] for row in read_rows(tmp_path / "in/names/nodes.parquet")}
+    assert nodes == {node: f"node{node}" for node in range(8)}
+    truth = fabrication.truth
+    deliveries = read_table(tmp_path / "in", "deliveries").to_pylist()
+    found = {(names[row["message_id"]], row["node"]): row for row in deliveries}
+    delivered = {pair: ns for pair, ns in truth.delivered.items() if pair[0] >> 32 != pair[1]}
+    assert delivered and {pair for pair in found if pair[0] >> 32 != pair[1]} >= delivered.keys()
+    for pair, at_ns in delivered.items():
+        assert found[pair]["delivered_ns"] == at_ns + OFFSET_NS
+        assert found[pair]["copies"] == truth.copies[pair]
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        ({}, r"expected the output of programs, hosts/<node>/\*\.stdout"),
+        ({"hosts/node0/x.1.stdout": '{"msg":"Received Message","id":"?"}\n'}, r"stdout:1: .*a number in 'id'"),
+    ],
+)
+def test_what_is_no_output_is_refused(files: dict[str, str], problem: str, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    for name, text in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True)
+        (tmp_path / "in" / name).write_text(text)
+    with pytest.raises(TraceError, match=problem):
+        import_traces(tmp_path / "in", tmp_path / "out", FORM.name, FORM.load().open_form(None))
+    assert not (tmp_path / "out").exists()
