@@ -17,11 +17,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 LEAST_MESSAGE_BYTES: Final = 8
 """The first 8 bytes of a message are its ``messageID``."""
 
-Node = Annotated[int, Meta(ge=0, lt=2**31)]
+Node = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Topic = Annotated[str, Meta(min_length=1, max_length=1024)]
 Seconds = Annotated[int, Meta(ge=0, le=604_800)]
-Number = Annotated[int, Meta(ge=0, lt=2**63)]
-Count = Annotated[int, Meta(ge=0, lt=2**31)]
+Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Factor = Annotated[float, Meta(ge=0, le=1)]
 Nanoseconds = Number
 
