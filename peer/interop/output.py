@@ -32,10 +32,11 @@ _MAX_DIGITS: Final = 20
 
 
 class Identity(NamedTuple):
-    """The line ``PeerID``: the program's node, and its peer ID."""
+    """The line ``PeerID``: the program's node, its peer ID, and when it was printed."""
 
     node: int
     peer_id: str
+    time: PrintedTime
 
 
 class Receipt(NamedTuple):
@@ -71,7 +72,7 @@ def read_line(line: bytes) -> Identity | Receipt | None:
         return None
     match said:
         case {"msg": "PeerID"}:
-            return Identity(_number(line, said, "node_id"), _text(line, said, "id"))
+            return Identity(_number(line, said, "node_id"), _text(line, said, "id"), _time(line, said))
         case {"msg": "Received Message"}:
             sender, topic = (value if isinstance(value := said.get(key), str) else None for key in ("from", "topic"))
             return Receipt(_number(line, said, "id"), _time(line, said), sender, topic)

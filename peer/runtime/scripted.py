@@ -195,10 +195,11 @@ class Scripted:
     def _identify(self, identity: Identity) -> None:
         """Check that a program knows which node it is, and has that node's key."""
         node = self._setting.node
-        expected = Identity(node, self._setting.agent.peer_ids[node])
-        if identity != expected:
+        expected = self._setting.agent.peer_ids[node]
+        if (identity.node, identity.peer_id) != (node, expected):
             got = f"node {identity.node} with the peer ID {identity.peer_id}"
-            raise LineError(f"printed that it is {got}, expected node {node} with {expected.peer_id}")
+            raise LineError(f"printed that it is {got}, expected node {node} with {expected}")
+        self._placing.place(identity.time, self._setting.clock.now_ns())
         self._identity = identity
 
     def _explain(self, receipt: Receipt) -> TraceEvent:

@@ -87,6 +87,8 @@ def test_every_message_reaches_every_node(done: Finished) -> None:
     assert 20 <= headline["least_delay_ms_p50"] <= headline["propagation_delay_ms_p50"]
     assert headline["duplicates_per_delivery"] > 0
     assert headline["degree_mean"] is None
+    counters = done.manifest["counters"]
+    assert 0 < counters["introduced_ns_min"] <= counters["introduced_ns_max"]
     assert [row["implementation"] for row in done.table("nodes")] == list(DIALECTS)
 
 

@@ -1,6 +1,5 @@
 """Programs of gossipsub-interop and the processes that start them, on loopback: their traces, and their faults."""
 
-import asyncio
 import json
 import os
 import sys
@@ -10,7 +9,9 @@ from typing import Any
 import pytest
 
 from harness.deployment.identities import find_peer_id
+from peer.core.directory import Directory
 from peer.core.schedule import Publish, encode_schedule
+from peer.runtime.children import descendants
 from peer.runtime.clock import UNDILATED
 from peer.runtime.program import ProgramError
 from peer.runtime.programs import Setting
@@ -140,7 +141,7 @@ def test_a_script_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) 
     assert b"params.json: its publications are not those of the schedule" in said
 
 
-def slot(folder: Path, text: str, failed: Any) -> Scripted:
+def slot(folder: Path, text: str, failed: Any, last_s: float = 30.0) -> Scripted:
     """The slot of node 0, without an agent."""
     (folder / "output").mkdir()
     (folder / "params.json").write_text(json.dumps({"script": make_script(0)}))
@@ -150,16 +151,16 @@ def slot(folder: Path, text: str, failed: Any) -> Scripted:
     overlay = OverlayDocument(1, "random", (NodeSpec(0, 1, (0,), {}, {}),))
     trace = TraceFile(folder / "trace.jsonl", 0, (0,), 0)
     setting = Setting(0, agent, overlay, {5: (0,)}, UNDILATED)
-    return Scripted(setting, Part((0,), {77: 5}, {5: 0}), folder, trace, failed, last_s=0.3)
+    return Scripted(setting, Part((0,), {77: 5}, {5: 0}), folder, trace, failed, last_s)
 
 
 def test_a_program_that_does_not_exit_is_killed(tmp_path: Path) -> None:
     failed: list[ProgramError] = []
 
     async def wait() -> None:
-        made = slot(tmp_path, "introduce(); wait(60)", failed.append)
-        await made.begin(None)
-        await asyncio.wait_for(made.await_end(), 30)
+        made = slot(tmp_path, "introduce(); wait(60)", failed.append, last_s=0.3)
+        await made.begin(Directory([]))
+        await made.await_end()
         await made.close()
 
     run(wait)
@@ -173,9 +174,8 @@ def test_a_clock_that_was_set_makes_its_times_meaningless(tmp_path: Path, monkey
         made = slot(tmp_path, "introduce()", failed.append)
         offsets = iter([10**18, 10**18 + 2_000_000])
         monkeypatch.setattr("peer.runtime.scripted.epoch_offset_ns", lambda: next(offsets))
-        await made.begin(None)
-        await asyncio.wait_for(asyncio.shield(made._program.ended), 30)
-        await asyncio.sleep(0)
+        await made.begin(Directory([]))
+        await made.await_end()
         await made.close()
 
     run(wait)
@@ -184,15 +184,14 @@ def test_a_clock_that_was_set_makes_its_times_meaningless(tmp_path: Path, monkey
 
 def test_a_peer_that_is_stopped_kills_its_program_without_a_fault(tmp_path: Path) -> None:
     failed: list[ProgramError] = []
-    found: list[int] = []
 
     async def wait() -> None:
         made = slot(tmp_path, "introduce(); wait(60)", failed.append)
-        await made.begin(None)
-        found.append(made._program._process.pid)
-        await asyncio.wait_for(made.close(), 30)
+        before = descendants(os.getpid()).keys()
+        await made.begin(Directory([]))
+        (program,) = descendants(os.getpid()).keys() - before
+        await made.close()
+        assert not Path(f"/proc/{program}").exists()
 
     run(wait)
     assert failed == []
-    with pytest.raises(ProcessLookupError):
-        os.kill(found[0], 0)

@@ -76,7 +76,7 @@ def test_a_copy_is_read_from_every_dialect(
     assert 0 <= epoch_ns - receipt.time.epoch_ns < 10 ** (9 - digits)
     node = number % 1000
     line = json.dumps({"time": said["time"], "msg": "PeerID", "id": sender, "node_id": kind(node)})
-    assert read_line(line.encode()) == Identity(node, sender)
+    assert read_line(line.encode()) == Identity(node, sender, receipt.time)
 
 
 @given(st.binary(max_size=200) | st.sampled_from([b"PeerID", b"Received Message"]).map(lambda word: b'"' + word + b'"'))
@@ -112,6 +112,7 @@ WRONG = {
     '{"msg":"Received Message","id":"1","time":"2026-01-01T00:00:00"}': "expected a time as in RFC 3339",
     '{"msg":"PeerID","id":"12D3","node_id":true}': "expected a number in 'node_id'",
     '{"msg":"PeerID","node_id":0}': "expected text in 'id'",
+    '{"msg":"PeerID","node_id":0,"id":"12D3"}': "expected text in 'time'",
 }
 
 
