@@ -4,6 +4,7 @@ The programs flood over TCP and print the lines of five dialects (``tests/intero
 """
 
 import json
+import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,46 @@ def test_the_folder_for_its_scripts_agrees_with_the_tables(done: Finished, tmp_p
                 assert row["delivered_ns"] is not None
     for name in ("shadow.yaml", "graph.gml", "params.json"):
         assert (out / name).stat().st_size > 0
+
+
+GENERATED = """
+name = "generated"
+protocol = "gossipsub"
+
+[underlay]
+kind = "measured-cities"
+hosts = 6
+
+[workload]
+topics = 3
+publish_rate_per_s = 3
+warmup_s = 12
+duration_s = 4
+cooldown_s = 3
+
+[interests]
+ratio = 0.7
+
+[peer]
+events = "gossipsub-interop"
+connect = 3
+connect_at_s = 5
+"""
+
+
+@pytest.mark.long
+def test_programs_follow_the_script_of_a_schedule(tmp_path: Path) -> None:
+    """Nodes that do not subscribe to a topic forward it here, since the programs flood: their copies are relays."""
+    experiment = tmp_path / "generated.toml"
+    command = [sys.executable, str(ROOT / "tests/interop_peer.py"), "go"]
+    experiment.write_text(f"{GENERATED}command = {json.dumps(command)}\n")
+    out = tmp_path / "run"
+    made = Finished(out, finish(start("run", experiment, *IN_PROCESS, "--out", out, "--json")))
+    assert [reason for reason in made.summary["reasons"] if not speaks_of_load(reason)] == []
+    headline = made.summary["headline"]
+    assert headline["delivery_ratio"] == 1
+    published = [line for line in made.lines("schedule.jsonl") if line["action"] == "publish"]
+    assert headline["messages_published"] == len(published) > 3
+    assert {line["at_ns"] % 1_000_000_000 for line in published} == {0}
+    relays = [line for node in range(6) for line in made.lines(f"trace/{node}.jsonl") if line["event"] == "relay"]
+    assert relays
