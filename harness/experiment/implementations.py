@@ -20,7 +20,7 @@ from harness.errors import ExperimentError
 from harness.experiment.sections.peer import SCRIPTED_SAYS, MixSpec, PeerSpec, ProgramSpec, Reported
 from harness.interpreter import PYTHON
 from peer.core.randomness import NETWORK, substream
-from peer.interop import CONTRACT
+from peer.interop import CONTRACT, Contract
 
 FOLDER: Final = Path(__file__).parents[2] / "playbooks" / "implementations"
 """The implementations that Trellis knows."""
@@ -52,7 +52,7 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
     memory_mib: Annotated[float, Meta(gt=0)]
     start_cpu_s: Annotated[float, Meta(gt=0)]
-    contract: Literal["lines", "gossipsub-interop"] = "lines"
+    contract: Contract = "lines"
     transport: Literal["tcp", "udp"] = "tcp"
     says: tuple[Reported, ...] = ()
     fetch: tuple[tuple[str, ...], ...] = ()

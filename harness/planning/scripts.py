@@ -6,22 +6,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from harness.errors import ExperimentError
 from harness.experiment.document import input_errors
 from harness.experiment.form import Experiment, section_of
 from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
+from harness.planning.models import find_model
 from harness.workload.workload import Workload
 from peer.core.contract import message_id
 from peer.core.schedule import Action, Publish, Subscribe
 from peer.interop import script as instructions
 from peer.interop.script import (
+    Begin,
     Connect,
-    GossipSubParameters,
     IfNodeIDEquals,
-    InitGossipSub,
     Instruction,
+    Parameters,
     Script,
     ScriptError,
     SubscribeToTopic,
@@ -33,7 +34,6 @@ from peer.interop.script import (
     list_publications,
     walk,
 )
-from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
 from peer.runtime.connections import Connections
 from peer.runtime.spec import OverlayDocument
 from topologies.reading import read_text
@@ -43,10 +43,11 @@ SECOND_NS: Final = 1_000_000_000
 LARGEST_BYTES: Final = 64 << 20
 """Limit on the size of a script."""
 
+INITIAL_DELAY_NS: Final = 100_000_000
+"""The time from the start of a node to its first heartbeat, unless the protocol has another."""
+
 HEARTBEAT_SPREAD_NS: Final = 100_000
 """By how much later the first heartbeat of each node is than that of the node before, since all start together."""
-
-DEFAULTS: Final = GossipsubParameters()
 
 _SET: Final = ("topics", "publish_interval", "publish_rate_per_s", "rate_exponent", "payload_bytes")
 _TIMES: Final = ("warmup_s", "duration_s", "cooldown_s")
@@ -74,7 +75,7 @@ def make_script(experiment: Experiment, overlay: OverlayDocument, schedule: Sequ
     """
     peer, workload = experiment.peer, experiment.workload
     made: list[Instruction] = [
-        IfNodeIDEquals(spec.node, InitGossipSub(_choose_parameters(experiment, spec.node))) for spec in overlay.nodes
+        IfNodeIDEquals(spec.node, Begin(_choose_parameters(experiment, spec.node))) for spec in overlay.nodes
     ]
     made.append(WaitUntil(peer.connect_at_s))
     for spec in overlay.nodes:
@@ -94,34 +95,12 @@ def make_script(experiment: Experiment, overlay: OverlayDocument, schedule: Sequ
     return Script(tuple(made))
 
 
-def _choose_parameters(experiment: Experiment, node: int) -> GossipSubParameters:
-    """Return the parameters of a node: those of the section ``gossipsub`` if that is the protocol."""
-    later_ns = HEARTBEAT_SPREAD_NS * (node + 1)
-    if experiment.protocol != "gossipsub":
-        return GossipSubParameters(HeartbeatInitialDelay=to_ns(DEFAULTS.heartbeat_initial_delay_s) + later_ns)
-    given = section_of(experiment, "gossipsub")
-    assert isinstance(given, GossipsubParameters), "the section of the protocol"
-    return GossipSubParameters(
-        D=given.d,
-        Dlo=given.chosen.d_lo,
-        Dhi=given.d_hi,
-        Dscore=given.d_score,
-        Dout=given.d_out,
-        HistoryLength=given.mcache_len,
-        HistoryGossip=given.mcache_gossip,
-        Dlazy=given.d_lazy,
-        GossipFactor=given.gossip_factor,
-        GossipRetransmission=given.gossip_retransmission,
-        HeartbeatInitialDelay=to_ns(given.heartbeat_initial_delay_s) + later_ns,
-        HeartbeatInterval=to_ns(given.heartbeat_interval_s),
-        FanoutTTL=to_ns(given.fanout_ttl_s),
-        PrunePeers=given.prune_peers,
-        PruneBackoff=to_ns(given.prune_backoff_s),
-        MaxIHaveLength=given.max_ihave_length,
-        MaxIHaveMessages=given.max_ihave_messages,
-        IWantFollowupTime=to_ns(given.iwant_followup_s),
-        IDontWantMessageThreshold=given.chosen.idontwant_min_bytes,
-    )
+def _choose_parameters(experiment: Experiment, node: int) -> Parameters:
+    """Return the parameters of a node: those of the protocol, if programs have it; otherwise they use their own."""
+    choose = find_model(experiment.protocol, "choose_script_parameters")
+    chosen = Parameters() if choose is None else choose(section_of(experiment, experiment.protocol))
+    first_ns = INITIAL_DELAY_NS if chosen.HeartbeatInitialDelay is UNSET else chosen.HeartbeatInitialDelay
+    return structs.replace(chosen, HeartbeatInitialDelay=first_ns + HEARTBEAT_SPREAD_NS * (node + 1))
 
 
 # ------------------------------------------------------------------------------------------------ the user's own

@@ -4,7 +4,13 @@ A program reads a script of instructions (``script``), and prints what happens t
 (``output``). Its key follows from its node's number (``identity``). docs/gossipsub-interop.md explains the contract.
 """
 
-from typing import Final
+from typing import Final, Literal, TypeAlias
+
+Contract: TypeAlias = Literal["lines", "gossipsub-interop"]
+"""How a program is driven that tells what happens to its node."""
+
+Events: TypeAlias = Literal["trace", "lines", "gossipsub-interop"]
+"""The values of ``peer.events``: a contract, or ``trace`` for a program that writes the trace itself."""
 
 CONTRACT: Final = "gossipsub-interop"
-"""The value of ``peer.events`` for programs of this contract."""
+"""The contract of this package."""

@@ -45,7 +45,7 @@ class ScriptError(ValueError):
     """A script is not one that programs can carry out. The message names the instruction by its place."""
 
 
-class GossipSubParameters(Struct, frozen=True, forbid_unknown_fields=True):
+class Parameters(Struct, frozen=True, forbid_unknown_fields=True):
     """Parameters of GossipSub by the names that go-libp2p-pubsub gives them. Durations are in ns."""
 
     D: Count | UnsetType = UNSET
@@ -86,10 +86,10 @@ class _Instruction(Struct, frozen=True, forbid_unknown_fields=True, tag_field="t
     """The settings of all instructions."""
 
 
-class InitGossipSub(_Instruction, frozen=True, tag="initGossipSub"):
+class Begin(_Instruction, frozen=True, tag="initGossipSub"):
     """Begin with these parameters. Each node does this once, before all else."""
 
-    parameters: GossipSubParameters
+    parameters: Parameters
 
 
 class Connect(_Instruction, frozen=True, tag="connect"):
@@ -151,7 +151,7 @@ class PublishPartial(_Instruction, frozen=True, tag="publishPartial"):
 
 
 Instruction: TypeAlias = (
-    InitGossipSub
+    Begin
     | Connect
     | IfNodeIDEquals
     | WaitUntil
@@ -259,7 +259,7 @@ def check_script(script: Script, nodes: int) -> None:
         if isinstance(instruction, Publish) and named == ():
             raise _wrong(place, "every node would publish the same message; use ifNodeIDEquals")
     for place, _, node, instruction in walk(script, nodes):
-        if (node in begun) == isinstance(instruction, InitGossipSub):
+        if (node in begun) == isinstance(instruction, Begin):
             raise _wrong(place, f"node {node} needs initGossipSub once, before all other instructions")
         begun.add(node)
         if isinstance(instruction, Connect) and node in instruction.connect_to:

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from peer.interop.script import (
     AddPartialMessage,
+    Begin,
     Connect,
-    GossipSubParameters,
     IfNodeIDEquals,
-    InitGossipSub,
+    Parameters,
     Publish,
     PublishPartial,
     Script,
@@ -35,7 +35,7 @@ NODES = 4
 nodes = st.integers(0, NODES - 1)
 topics = st.text(min_size=1, max_size=5)
 parameters = st.builds(
-    GossipSubParameters,
+    Parameters,
     D=st.integers(1, 20),
     GossipFactor=st.sampled_from([0.0, 0.25, 1.0]),
     HeartbeatInitialDelay=st.integers(0, 2**62),
@@ -55,7 +55,7 @@ def scripts(draw: st.DrawFn) -> Script:
     """A script that nodes can carry out."""
     made: list[Any] = []
     for node in range(NODES):
-        made.append(IfNodeIDEquals(node, InitGossipSub(draw(parameters))))
+        made.append(IfNodeIDEquals(node, Begin(draw(parameters))))
     numbers = iter(draw(st.lists(st.integers(0, 2**63 - 1), unique=True, min_size=8, max_size=8)))
     for _ in range(draw(st.integers(0, 8))):
         node = draw(nodes)

@@ -18,7 +18,7 @@ from harness.planning import make_plan, read_plan
 from harness.planning.documents import write_plan
 from harness.planning.plan import PlannedRun
 from peer.core.schedule import Publish, Subscribe
-from peer.interop.script import Connect, InitGossipSub, SubscribeToTopic, decode_script, walk
+from peer.interop.script import Begin, Connect, SubscribeToTopic, decode_script, walk
 from peer.runtime.names import describe_hosts
 from peer.runtime.scripted import fit_script
 
@@ -68,7 +68,7 @@ def test_the_script_of_a_schedule_does_what_the_schedule_says(tmp_path: Path) ->
     links = [(step.node, peer) for step in connects for peer in step.instruction.connect_to]
     assert {step.at_s for step in connects} == {10}
     assert len(links) == len({frozenset(link) for link in links}) > HOSTS / 2
-    starts = [step.instruction.parameters for step in steps if isinstance(step.instruction, InitGossipSub)]
+    starts = [step.instruction.parameters for step in steps if isinstance(step.instruction, Begin)]
     assert {(start.D, start.HeartbeatInterval) for start in starts} == {(5, 700_000_000)}
     assert len({start.HeartbeatInitialDelay for start in starts}) == HOSTS
     ends = json.loads(planned.script)["script"][-1]

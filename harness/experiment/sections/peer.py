@@ -5,6 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from harness.experiment.sections.values import Count, FilePath
+from peer.interop import Contract, Events
 
 Reported: TypeAlias = Literal["duplicate", "link", "graft"]
 
@@ -36,7 +37,7 @@ class ProgramSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The transport of its links."""
     command: tuple[str, ...]
     """As ``peer.command``."""
-    contract: Literal["lines", "gossipsub-interop"] = "lines"
+    contract: Contract = "lines"
     """How it is driven: ``peer.events``."""
     says: tuple[Reported, ...] = ()
     """As ``peer.says``. ``peer.says`` of a mix has what all its implementations report."""
@@ -58,7 +59,7 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     command: tuple[str, ...] | None = None
     """A program to run instead of the Python peer; ``{node}`` is filled in, with ``events = "trace"`` also ``{spec}``
     and ``{trace}``. It runs as the user who started the run, without capabilities. ``simulated`` refuses it."""
-    events: Literal["trace", "lines", "gossipsub-interop"] = "trace"
+    events: Events = "trace"
     """How the program tells what happens to its node. ``trace``: it reads the schedule and writes the trace itself.
     ``lines``: it reads orders and writes reports ([programs.md](programs.md)). ``gossipsub-interop``: it follows a
     script and prints lines of JSON ([gossipsub-interop.md](gossipsub-interop.md))."""
