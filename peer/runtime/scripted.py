@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from peer.core import contract
 from peer.core.directory import Directory
-from peer.core.identifiers import MessageId, NodeId, TopicId
+from peer.core.identifiers import MessageId, TopicId
 from peer.core.schedule import Action, Publish
 from peer.files import SCRIPT_FILE, output_file
 from peer.interop.output import MAX_LINE_BYTES, TOLERANCE_NS, Identity, Placing, Receipt, read_line

@@ -158,8 +158,10 @@ def test_a_node_does_each_thing_when_its_waits_are_over(script: Script) -> None:
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 300) | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3)
-    | st.dictionaries(st.sampled_from(["type", "nodeID", "instruction", "connectTo", "topicID"]), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "nodeID", "instruction", "connectTo", "topicID"]), inner, max_size=4)
+    ),
     max_leaves=8,
 )
 

@@ -84,7 +84,7 @@ def test_what_programs_printed_is_copied(fabricated: tuple[Fabrication, RunDir],
 
 
 def test_its_scripts_find_the_place_of_every_node(fabricated: tuple[Fabrication, RunDir], tmp_path: Path) -> None:
-    fabrication, run = fabricated
+    _, run = fabricated
     export_run(run, tmp_path / "out", FORM)
     text = (tmp_path / "out/shadow.yaml").read_text()
     places = dict(re.findall(r"  (node\d+):\n    network_node_id: (\d+)\n", text))

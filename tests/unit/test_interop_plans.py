@@ -278,6 +278,5 @@ def test_an_implementation_names_its_contract(tmp_path: Path) -> None:
 
 def test_programs_that_cannot_listen_before_they_connect_are_refused(tmp_path: Path) -> None:
     slow = implementation(tmp_path, "slow", "gossipsub-interop", start_s=3600)
-    with pytest.raises(ExperimentError, match="programs need .* s to start here, and must be ready within 10 s"):
+    with pytest.raises(ExperimentError, match=r"programs need .* s to start here, and must be ready within 10 s"):
         plan(tmp_path, experiment({"command": None, "events": "trace", "implementation": slow}))
-
