@@ -29,11 +29,11 @@ from harness.workload.workload import Workload, draw_workload
 from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
+from peer.instances.spec import NodeSpec, OverlayDocument
 from peer.interop import CONTRACT
 from peer.interop.script import Script, encode_script
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
-from peer.runtime.spec import NodeSpec, OverlayDocument
 from topologies.network import Network
 
 LONGEST_PROCESSING_MS = 60_000.0

@@ -16,6 +16,7 @@ from harness.planning.models import find_model
 from harness.workload.workload import Workload
 from peer.core.contract import message_id
 from peer.core.schedule import Action, Publish, Subscribe
+from peer.instances.spec import OverlayDocument
 from peer.interop import script as instructions
 from peer.interop.script import (
     Begin,
@@ -35,7 +36,6 @@ from peer.interop.script import (
     walk,
 )
 from peer.runtime.connections import Connections
-from peer.runtime.spec import OverlayDocument
 from topologies.reading import read_text
 
 SECOND_NS: Final = 1_000_000_000

@@ -18,10 +18,11 @@ from prometheus_client import start_http_server
 
 from peer import files
 from peer.core.schedule import Action, decode_schedule
+from peer.instances.bootstrap import Step, timeline
+from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.interop.script import decode_script
 from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
-from peer.runtime.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, end_descendants, reap_orphans, start_child
 from peer.runtime.clock import Clock
 from peer.runtime.limits import allow_open_files
@@ -29,7 +30,6 @@ from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
 from peer.runtime.scripted import Part, fit_script
-from peer.runtime.spec import AgentSpec, OverlayDocument
 
 Document = TypeVar("Document")
 

@@ -11,12 +11,12 @@ import pytest
 from harness.deployment.identities import find_peer_id
 from peer.core.directory import Directory
 from peer.core.schedule import Publish, encode_schedule
+from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.runtime.children import descendants
 from peer.runtime.clock import UNDILATED
 from peer.runtime.program import ProgramError
 from peer.runtime.programs import Setting
 from peer.runtime.scripted import Part, Scripted
-from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
 from tests.event_loop import run
 from tests.integration.test_agent import Machine, machine
