@@ -13,7 +13,7 @@ from peer.core.directory import Directory
 from peer.core.schedule import Publish, encode_schedule
 from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.runtime.children import descendants
-from peer.runtime.clock import UNDILATED
+from peer.runtime.clock import UNDILATED, epoch_offset_ns
 from peer.runtime.program import ProgramError
 from peer.runtime.programs import Setting
 from peer.runtime.scripted import Part, Scripted
@@ -24,6 +24,7 @@ from tests.integration.test_agent import Machine, machine
 __all__ = ["machine"]
 
 IDS = (find_peer_id(0), find_peer_id(1))
+OFFSET_NS = epoch_offset_ns()
 
 
 def make_script(publisher: int) -> list[dict[str, Any]]:
@@ -172,7 +173,7 @@ def test_a_clock_that_was_set_makes_its_times_meaningless(tmp_path: Path, monkey
 
     async def wait() -> None:
         made = slot(tmp_path, "introduce()", failed.append)
-        offsets = iter([10**18, 10**18 + 2_000_000])
+        offsets = iter([OFFSET_NS, OFFSET_NS + 2_000_000])
         monkeypatch.setattr("peer.runtime.scripted.epoch_offset_ns", lambda: next(offsets))
         await made.begin(Directory([]))
         await made.await_end()
