@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import struct
 import sys
@@ -102,11 +103,12 @@ class Peer:
                 sys.exit(f"unknown instruction: {instruction}")
 
     async def run(self, script: list[dict]) -> None:
-        listening = await asyncio.start_server(self.read, "0.0.0.0", 9000)
+        await asyncio.start_server(self.read, "0.0.0.0", 9000)
         self.tell("PeerID", id=peer_id(self.node), node_id=str(self.node) if self.dialect in "rust nim" else self.node)
         for instruction in script:
             await self.follow(instruction)
-        listening.close()
+        sys.stderr.flush()
+        os._exit(0)  # without the errors that asyncio logs of cancelled connections
 
 
 if __name__ == "__main__":
