@@ -103,7 +103,7 @@ class Peer:
                 sys.exit(f"unknown instruction: {instruction}")
 
     async def run(self, script: list[dict]) -> None:
-        await asyncio.start_server(self.read, "0.0.0.0", 9000)
+        self.listening = await asyncio.start_server(self.read, "0.0.0.0", 9000)
         self.tell("PeerID", id=peer_id(self.node), node_id=str(self.node) if self.dialect in "rust nim" else self.node)
         for instruction in script:
             await self.follow(instruction)
