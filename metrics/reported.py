@@ -1,8 +1,8 @@
 """What the peers of a run report about themselves. What they do not report is absent from tables and results, never 0.
 
-Python peers report everything. Another program that reads and writes lines (``peer.events = "lines"``) reports
-publications and deliveries, and what ``peer.says`` names; Trellis knows none of its frames. Programs that know nothing
-of Trellis (``peer.events = "none"``) report nothing.
+Python peers report everything. Another program whose events are not a trace (``peer.events``) reports publications and
+deliveries, and what ``peer.says`` names; Trellis knows none of its frames. Programs that know nothing of Trellis
+(``peer.events = "none"``) report nothing.
 """
 
 import re
@@ -44,7 +44,7 @@ def find_missing(run: RunDir) -> Missing:
     peer: Mapping[str, Any] = run.experiment.get("peer", {})
     if reports_nothing(run.experiment):
         return EVERYTHING | {MESSAGE}
-    return EVERYTHING - set(peer["says"]) if peer.get("events") == "lines" else frozenset()
+    return EVERYTHING - set(peer["says"]) if peer.get("events", "trace") != "trace" else frozenset()
 
 
 def reports_nothing(experiment: Mapping[str, Any]) -> bool:

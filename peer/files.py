@@ -6,11 +6,14 @@ The harness collects the latter into the run directory, under the same names unl
 AGENT_FILE = "agent.json"
 OVERLAY_FILE = "overlay.json"
 SCHEDULE_FILE = "schedule.jsonl"
+SCRIPT_FILE = "params.json"
+"""The script of programs of gossipsub-interop; other runs have none."""
 EXITS_FILE = "exits.jsonl"
 
 TRACE_FOLDER = "trace"
 LOGS_FOLDER = "logs"
 RECORD_FOLDER = "record"
+OUTPUT_FOLDER = "output"
 
 
 def trace_file(node: int) -> str:
@@ -26,6 +29,11 @@ def log_file(node: int) -> str:
 def record_file(node: int) -> str:
     """Return the path of a node's recording in the folder."""
     return f"{RECORD_FOLDER}/{node}.msgpack"
+
+
+def output_file(node: int) -> str:
+    """Return the path of what a node's program of gossipsub-interop printed on standard output, in the folder."""
+    return f"{OUTPUT_FOLDER}/{node}.ndjson"
 
 
 def spec_file(node: int) -> str:

@@ -101,21 +101,26 @@ def parse_report(line: bytes) -> Report:
 
 
 class Splitter:
-    """Divides the output of a program into lines. It keeps the unfinished line, of at most ``MAX_LINE_BYTES``."""
+    """Divides the output of a program into lines. It keeps the unfinished line.
 
-    def __init__(self) -> None:
+    Args:
+        most_bytes: the longest line, including the newline.
+    """
+
+    def __init__(self, most_bytes: int = MAX_LINE_BYTES) -> None:
+        self._most_bytes = most_bytes
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the lines that ``data`` completes, without their newlines.
 
         Raises:
-            LineError: a line is longer than ``MAX_LINE_BYTES``. Do not feed anything after it.
+            LineError: a line is too long. Do not feed anything after it.
         """
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in (*lines, self._rest):
-            if len(line) >= MAX_LINE_BYTES:
-                raise _wrong(line, f"a line has at most {MAX_LINE_BYTES:,} bytes")
+            if len(line) >= self._most_bytes:
+                raise _wrong(line, f"a line has at most {self._most_bytes:,} bytes")
         return lines
 
 

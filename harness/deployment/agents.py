@@ -9,6 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from harness.deployment.identities import find_peer_id
 from harness.experiment.form import Experiment
 from harness.experiment.implementations import assign_programs
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
@@ -16,9 +17,10 @@ from harness.experiment.sections.peer import ProcessSpec
 from harness.planning.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
-from peer.files import EXITS_FILE, log_file, record_file, trace_file
+from peer.files import EXITS_FILE, log_file, output_file, record_file, trace_file
 from peer.instances.spec import AgentSpec, PeerPlace, ProgramSpec
 from peer.instances.spec import ProcessSpec as PeerProcess
+from peer.interop import CONTRACT
 
 DRAIN_S = 1.0
 """Time from the peers' quiescing to their exit, in which the last frames arrive."""
@@ -78,7 +80,8 @@ def files_of(machine: str, nodes: Iterable[int], others: Iterable[str] = ()) -> 
         nodes: the nodes whose peers it runs.
         others: more files of the peers, with the same paths in both.
     """
-    names = [*(file(node) for node in nodes for file in (trace_file, log_file, record_file)), *others]
+    names = [file(node) for node in nodes for file in (trace_file, log_file, record_file, output_file)]
+    names.extend(others)
     return {**{name: name for name in names}, EXITS_FILE: exits_file(machine)}
 
 
@@ -112,6 +115,7 @@ def _agent_spec(
 ) -> AgentSpec:
     planned = Timeline.plan(0, experiment.workload.spans_s)
     metrics = experiment.peer.metrics
+    scripted = experiment.peer.events == CONTRACT
     return AgentSpec(
         machine=machine,
         run=run,
@@ -131,6 +135,7 @@ def _agent_spec(
         assigned=assign_programs(experiment.peer, len(addresses), experiment.seed),
         connect=experiment.peer.connect,
         processes=tuple(describe_processes(experiment.peer.processes)),
+        peer_ids=tuple(map(find_peer_id, range(len(addresses)))) if scripted else (),
         names=names,
         expected_final_state=experiment.peer.expected_final_state,
         agent_metrics=agent_metrics if metrics else None,

@@ -8,8 +8,8 @@ import paramiko  # type: ignore[import-untyped]
 from harness.deployment.answers import StepError
 from harness.deployment.script import COMMAND_S, LINE_BYTES
 from harness.deployment.session import MachineSession
-from harness.machine.epoch import epoch_offset_ns
 from metrics.rundir import ClockOffset
+from peer.runtime.clock import epoch_offset_ns
 
 ROUNDS = 20
 

@@ -23,7 +23,7 @@ from harness.experiment.inventory import Machine
 from harness.terminal import printable
 from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
-from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
+from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE, SCRIPT_FILE
 from peer.instances.spec import AgentSpec
 from peer.runtime.processes import collected_files
 
@@ -127,14 +127,24 @@ class Deployment:
         package = package or build_package()
         return self.each("ship", lambda session: session.ship(package))
 
-    def push(self, specs: Mapping[str, AgentSpec], overlay: bytes, schedule: bytes) -> None:
-        """Make the run's folder on every machine and write the agent's files into it."""
+    def push(
+        self, specs: Mapping[str, AgentSpec], overlay: bytes, schedule: bytes, script: bytes | None = None
+    ) -> None:
+        """Make the run's folder on every machine and write the agent's files into it.
+
+        Args:
+            specs: machine -> its agent.
+            overlay: the content of ``overlay.json``.
+            schedule: the content of ``schedule.jsonl``.
+            script: the content of ``params.json``; None = there is none.
+        """
         self._outputs = {name: list(collected_files(spec)) for name, spec in specs.items()}
+        common = {OVERLAY_FILE: overlay, SCHEDULE_FILE: schedule} | ({} if script is None else {SCRIPT_FILE: script})
 
         def push_one(session: MachineSession) -> None:
             session.make_folder(held=self._held)
             agent = msgspec.json.encode(specs[session.machine.name])
-            for name, content in ((AGENT_FILE, agent), (OVERLAY_FILE, overlay), (SCHEDULE_FILE, schedule)):
+            for name, content in {AGENT_FILE: agent, **common}.items():
                 session.put(session.work / name, content)
 
         self.each("push", push_one)

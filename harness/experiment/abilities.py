@@ -33,6 +33,7 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("inventory",), "inventory", refused=True),
     Demand(("time_dilation",), "dilate", refused=True),
     Demand(("peer.command",), "command", refused=True),
+    Demand(("peer.script", "peer.connect_at_s"), "names", refused=True),
     Demand(("peer.record",), "record", refused=True),
     Demand(("churn.silent_ratio",), "vanish", refused=True),
     Demand(tuple(f"faults.{verb}" for verb in VERBS if verb != "pause"), "faults", refused=True),

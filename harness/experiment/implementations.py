@@ -17,9 +17,10 @@ import msgspec
 from msgspec import Meta, Struct, structs
 
 from harness.errors import ExperimentError
-from harness.experiment.sections.peer import MixSpec, PeerSpec, ProgramSpec, Reported
+from harness.experiment.sections.peer import SCRIPTED_SAYS, MixSpec, PeerSpec, ProgramSpec, Reported
 from harness.interpreter import PYTHON
 from peer.core.randomness import NETWORK, substream
+from peer.interop import CONTRACT, Contract
 
 FOLDER: Final = Path(__file__).parents[2] / "playbooks" / "implementations"
 """The implementations that Trellis knows."""
@@ -35,7 +36,9 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
     Attributes:
         version: of the program, for people.
         about: what it is, in a sentence.
-        command: the program and its arguments; it reads and writes lines (docs/programs.md).
+        command: the program and its arguments.
+        contract: how it is driven: it reads and writes ``lines`` (docs/programs.md), or it follows a script
+            (docs/gossipsub-interop.md).
         transport: of its links.
         says: what it reports besides publications and deliveries.
         memory_mib: memory (PSS) of a peer with all its processes.
@@ -49,6 +52,7 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
     memory_mib: Annotated[float, Meta(gt=0)]
     start_cpu_s: Annotated[float, Meta(gt=0)]
+    contract: Contract = "lines"
     transport: Literal["tcp", "udp"] = "tcp"
     says: tuple[Reported, ...] = ()
     fetch: tuple[tuple[str, ...], ...] = ()
@@ -148,7 +152,7 @@ def _add_files(digest: "hashlib._Hash", path: Path, words: Iterable[str]) -> Non
 
 
 def with_programs(peer: PeerSpec) -> PeerSpec:
-    """Fill in what the files of the section's implementations say.
+    """Fill in what the files of the section's implementations say, and what programs report by their contract.
 
     Raises:
         ExperimentError: a key contradicts them, or one of them is not on this machine.
@@ -159,7 +163,7 @@ def with_programs(peer: PeerSpec) -> PeerSpec:
     if not mix:
         if peer.programs:
             raise ExperimentError("$.peer.programs", "Trellis fills it in; set peer.implementation or [[peer.mix]]")
-        return peer
+        return structs.replace(peer, says=_reported(peer.events, peer.says, "$.peer.says"))
     _refuse_contradictions(peer)
     key = "$.peer.mix[{}].implementation" if peer.mix else "$.peer.implementation"
     programs = tuple(_describe(each.implementation, key.format(number)) for number, each in enumerate(mix))
@@ -168,9 +172,18 @@ def with_programs(peer: PeerSpec) -> PeerSpec:
     costs = {name: [getattr(program, name) for program in programs] for name in _COSTS}
     named = any(each.nodes for each in mix)
     means = {name: max(each) if named else sum(map(mul, each, shares)) for name, each in costs.items()}
+    contracts = {program.contract for program in programs}
+    if len(contracts) > 1:
+        problem = f"expected implementations of one contract, got {', '.join(sorted(contracts))}"
+        raise ExperimentError("$.peer.mix", problem)
     common = [what for what in programs[0].says if all(what in program.says for program in programs)]
     return structs.replace(
-        peer, programs=programs, command=programs[0].command, events="lines", says=tuple(common), **means
+        peer,
+        programs=programs,
+        command=programs[0].command,
+        events=programs[0].contract,
+        says=tuple(common),
+        **means,
     )
 
 
@@ -216,10 +229,29 @@ def _describe(name: str, place: str) -> ProgramSpec:
         sha256=found.sha256,
         transport=said.transport,
         command=found.fill_in(said.command),
-        says=said.says,
+        contract=said.contract,
+        says=_reported(said.contract, said.says, str(found.path)),
         memory_mib=said.memory_mib,
         start_cpu_s=said.start_cpu_s,
     )
+
+
+def _reported(contract: str, says: tuple[Reported, ...], place: str) -> tuple[Reported, ...]:
+    """Return what a program reports.
+
+    Args:
+        contract: how it is driven.
+        says: what the user says that it reports.
+        place: where the user says so, for errors.
+
+    Raises:
+        ExperimentError: the contract says something else.
+    """
+    if contract != CONTRACT:
+        return says
+    if says not in ((), SCRIPTED_SAYS):
+        raise ExperimentError(place, f"programs of {CONTRACT} report duplicates and nothing else of these")
+    return SCRIPTED_SAYS
 
 
 def assign_programs(peer: PeerSpec, nodes: int, seed: int) -> tuple[int, ...]:

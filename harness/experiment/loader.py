@@ -37,6 +37,8 @@ from harness.testbeds.registry import find_lack
 from peer.core.addressing.expression import MAX_LENGTH, ExpressionError
 from peer.core.addressing.keywords import check_keywords, keyword, terms_of_topics
 from peer.core.payload import least_payload_bytes
+from peer.interop import CONTRACT
+from peer.interop.script import LEAST_MESSAGE_BYTES
 from peer.protocols.description import Composition, ParameterError, section_name
 from peer.protocols.registry import PROTOCOLS
 from topologies.graph_kinds import GRAPH_KEYS, GRAPHS
@@ -241,21 +243,46 @@ def _churn_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
 
 
 def _program_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
-    """Yield the rules for programs that read and write lines."""
+    """Yield the rules for programs that read and write lines, or follow a script."""
     peer = experiment.peer
-    if peer.events != "lines":
-        unused = f'events = "{peer.events}" does not use it'
+    unused = f'events = "{peer.events}" does not use it'
+    if peer.events != CONTRACT:
+        yield peer.script is not None, "$.peer.script", unused
+        yield peer.connect_at_s != PeerSpec().connect_at_s, "$.peer.connect_at_s", unused
+    if peer.events == "trace":
         yield peer.connect != PeerSpec().connect, "$.peer.connect", unused
         yield bool(peer.says), "$.peer.says", unused
         return
-    yield peer.command is None, "$.peer.command", 'missing: events = "lines" needs it'
+    yield peer.command is None, "$.peer.command", f'missing: events = "{peer.events}" needs it'
     running = peer.expected_final_state != "exited"
-    yield running, "$.peer.expected_final_state", 'expected "exited": the program is told to stop'
+    yield running, "$.peer.expected_final_state", 'expected "exited": the program ends with the run'
     yield peer.record, "$.peer.record", "only events of Python peers can be recorded"
     several = experiment.workload.topics_per_message != 1
     yield several, "$.workload.topics_per_message", "expected 1: a program publishes each message on one topic"
     expressions = experiment.expressions.kind != "none"
     yield expressions, "$.expressions.kind", 'expected "none": programs publish to topics'
+    if peer.events == CONTRACT:
+        yield from _script_rules(experiment)
+
+
+def _script_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    """Yield the rules for programs that follow a script."""
+    peer, workload = experiment.peer, experiment.workload
+    lack = find_lack(experiment.testbed, "names")
+    yield lack is not None, "$.peer.events", lack or ""
+    dilated = experiment.time_dilation != 1
+    yield dilated, "$.time_dilation", f'expected 1: programs of peer.events = "{CONTRACT}" have their own clocks'
+    changes = experiment.churn.kind != "none" or experiment.churn.flash_ratio > 0
+    yield changes, "$.churn", "a script has no joins and leaves"
+    if peer.script is not None:
+        return  # it sets the workload
+    least = LEAST_MESSAGE_BYTES
+    problem = f"expected at least {least}, since a message begins with its number, got {workload.payload_bytes}"
+    yield workload.payload_bytes < least, "$.workload.payload_bytes", problem
+    whole = workload.warmup_s == int(workload.warmup_s)
+    yield not whole, "$.workload.warmup_s", f"expected whole seconds, as scripts have, got {workload.warmup_s:g}"
+    problem = f"expected more than peer.connect_at_s = {peer.connect_at_s}, got {workload.warmup_s:g}"
+    yield workload.warmup_s <= peer.connect_at_s, "$.workload.warmup_s", problem
 
 
 def _process_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:

@@ -12,14 +12,15 @@ from metrics.rundir import read_document
 from metrics.rundir.files import CHANGES_FILE, EXPERIMENT_FILE, PLAN_FILE, SHADOW_FILE, UNDERLAY_FILE
 from metrics.rundir.hashes import digest, indented
 from peer.core.schedule import decode_schedule, encode_schedule
-from peer.files import OVERLAY_FILE, SCHEDULE_FILE
+from peer.files import OVERLAY_FILE, SCHEDULE_FILE, SCRIPT_FILE
 from peer.instances.spec import OverlayDocument
+from peer.interop import CONTRACT
 from topologies.model import Underlay
 from topologies.timeline import decode_changes, encode_changes
 
 
 def write_plan(planned: PlannedRun, run_dir: Path) -> None:
-    """Write the experiment file, the plan, the underlay, the overlay, the schedule, and the network's changes if any.
+    """Write the experiment file and the documents of its plan.
 
     The directory is made if necessary; existing files are never overwritten.
 
@@ -35,6 +36,8 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
     }
     if planned.changes:
         documents[CHANGES_FILE] = [encode_changes(planned.changes)]
+    if planned.script:
+        documents[SCRIPT_FILE] = [planned.script]
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         for name, parts in documents.items():
@@ -51,7 +54,7 @@ def read_plan(run_dir: Path) -> PlannedRun:
         RunDirError: a file is missing or invalid.
     """
     plan = read_document(run_dir / PLAN_FILE, msgspec.json.Decoder(Plan).decode)
-    faulty = bool(plan.experiment.faults)
+    faulty, scripted = bool(plan.experiment.faults), plan.experiment.peer.events == CONTRACT
     return PlannedRun(
         plan=plan,
         underlay=read_document(run_dir / UNDERLAY_FILE, Underlay.from_json),
@@ -59,6 +62,7 @@ def read_plan(run_dir: Path) -> PlannedRun:
         schedule=tuple(read_document(run_dir / SCHEDULE_FILE, decode_schedule)),
         source=run_dir / EXPERIMENT_FILE,
         changes=tuple(read_document(run_dir / CHANGES_FILE, decode_changes)) if faulty else (),
+        script=read_document(run_dir / SCRIPT_FILE, bytes) if scripted else b"",
     )
 
 
@@ -74,6 +78,8 @@ def hash_documents(planned: PlannedRun) -> dict[str, str]:
     }
     if planned.changes:
         contents["changes"] = [encode_changes(planned.changes)]
+    if planned.script:
+        contents["script"] = [planned.script]
     return {name: digest(parts) for name, parts in contents.items()}
 
 

@@ -37,9 +37,9 @@ class Plan(Struct, frozen=True):
 
     ``provenance`` says where measured latencies come from; None = the underlay is generated.
 
-    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay, schedule and, if the experiment
-    has faults, of the network's changes. Equal file, overrides and seed give equal hashes, on any machine and with
-    any PYTHONHASHSEED.
+    ``hashes`` has the SHA-256 of plan (without hashes), underlay, placement, overlay, schedule and, if there are any,
+    of the network's changes and of the script. Equal file, overrides and seed give equal hashes, on any machine and
+    with any PYTHONHASHSEED.
     """
 
     name: str
@@ -52,7 +52,11 @@ class Plan(Struct, frozen=True):
 
 
 class PlannedRun(Struct, frozen=True):
-    """A plan and its documents. ``source`` is the experiment file; ``changes`` are those of the network."""
+    """A plan and its documents.
+
+    ``source`` is the experiment file; ``changes`` are those of the network; ``script`` is the content of
+    ``params.json``, empty without programs that follow one.
+    """
 
     plan: Plan
     underlay: Underlay
@@ -60,6 +64,7 @@ class PlannedRun(Struct, frozen=True):
     schedule: tuple[Action, ...]
     source: Path
     changes: tuple[Change, ...] = ()
+    script: bytes = b""
 
     @property
     def network(self) -> Network:

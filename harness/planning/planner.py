@@ -20,6 +20,7 @@ from harness.planning.placement import place_nodes
 from harness.planning.plan import Plan, PlannedRun
 from harness.planning.planes import choose_plane
 from harness.planning.prediction import predict, refuse_oversized
+from harness.planning.scripts import at_whole_seconds, find_workload, fit_workload, make_script, read_script
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.interests import Interests
@@ -29,6 +30,8 @@ from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
 from peer.instances.spec import NodeSpec, OverlayDocument
+from peer.interop import CONTRACT
+from peer.interop.script import Script, encode_script
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
 from topologies.network import Network
@@ -59,10 +62,13 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
         refuse_oversized(experiment, experiment.underlay.hosts, here)
     underlay, provenance = make_underlay(experiment, source.parent)
     experiment = replace(experiment, underlay=replace(experiment.underlay, hosts=underlay.size))
+    script = read_script(experiment, underlay.size, source.parent)
+    if script is not None:
+        experiment = fit_workload(experiment, script, underlay.size)
     check_rules(experiment)
     experiment = choose_plane(experiment, underlay, here)
     refuse_oversized(experiment, underlay.size, here)
-    workload = draw_workload(experiment, underlay.size, source.parent)
+    workload = _find_workload(experiment, script, underlay.size, source.parent)
     publishes = experiment.peer.events != "none"
     if publishes and not any(isinstance(action, Publish) for action in workload.schedule):
         raise ExperimentError(
@@ -78,8 +84,20 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
         provenance=provenance,
     )
     overlay = make_overlay(experiment, workload, partial(_round_trip_ns, Network.of(underlay)))
-    planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, compile_faults(experiment, underlay))
+    if experiment.peer.events == CONTRACT:
+        script = script or make_script(experiment, overlay, workload.schedule)
+    content = b"" if script is None else encode_script(script)
+    changes = compile_faults(experiment, underlay)
+    planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, changes, content)
     return replace(planned, plan=replace(plan, hashes=hash_documents(planned)))
+
+
+def _find_workload(experiment: Experiment, script: Script | None, nodes: int, folder: Path) -> Workload:
+    """Return what nodes do: what the script says, or what is drawn from the seed."""
+    if script is not None:
+        return find_workload(script, nodes)
+    workload = draw_workload(experiment, nodes, folder)
+    return at_whole_seconds(workload) if experiment.peer.events == CONTRACT else workload
 
 
 def make_overlay(

@@ -25,6 +25,7 @@ from harness.workload.interests import Interests, expected_draws
 from metrics.processors import usable_processors
 from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
+from peer.interop import CONTRACT
 from peer.protocols.description import Choice
 from peer.runtime.programs import READY_S
 from topologies.model import Underlay
@@ -100,8 +101,9 @@ def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> N
             problem = f"{hosts} hosts need {need:.0f} {what}, this machine has {limit:.0f}"
             raise ExperimentError("$.underlay.hosts", problem)
     starting_s = hosts * experiment.peer.start_cpu_s / usable_processors()
-    if starting_s > READY_S:
-        problem = f"{hosts} programs need {starting_s:.0f} s to start here, and must be ready within {READY_S:g} s"
+    limit_s = experiment.peer.connect_at_s if experiment.peer.events == CONTRACT else READY_S
+    if starting_s > limit_s:
+        problem = f"{hosts} programs need {starting_s:.0f} s to start here, and must be ready within {limit_s:g} s"
         raise ExperimentError("$.underlay.hosts", problem)
 
 

@@ -22,6 +22,7 @@ from harness.planning import read_plan
 from harness.planning.plan import Plan
 from harness.progress import step
 from harness.stages import manifest
+from harness.stages.introductions import measure_introductions
 from harness.stages.prepared import await_stopped
 from harness.stages.prometheus import (
     Prometheus,
@@ -72,6 +73,7 @@ class Execution:
         planned = read_plan(run_dir)
         self.plan = planned.plan
         self.changes = planned.changes
+        self.script = planned.script
         self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
@@ -99,7 +101,7 @@ class Execution:
         deployment.connect()
         deployment.check_versions()
         deployment.ship()
-        deployment.push(specs, overlay, schedule)
+        deployment.push(specs, overlay, schedule, self.script or None)
         deployment.start_agents()
         deployment.await_ready(READY_S + READY_S_PER_HOST * len(sites))
         self.lead_s = deployment.lead_s
@@ -257,6 +259,8 @@ class Execution:
             deployment.collect(self.run_dir, nodes_by_machine(self.testbed.sites()))
 
     def conclude(self, findings: Findings) -> Manifest:
+        if self.script:
+            self.counters |= self._measure_introductions()
         final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
         result = Manifest(
             run_id=manifest.run_id(self.plan.name, self.run_dir),
@@ -280,6 +284,11 @@ class Execution:
         )
         manifest.write(self.run_dir, result)
         return result
+
+    def _measure_introductions(self) -> dict[str, int]:
+        start_ns = self.zero_ns - round(self.plan.experiment.workload.warmup_s * 1e9)
+        nodes = (place.node for place in self.plan.placement)
+        return measure_introductions(self.run_dir, nodes, start_ns, self.epoch_offset_ns)
 
 
 def run_planned(run_dir: Path) -> Manifest:

@@ -11,13 +11,13 @@ from pathlib import Path
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from harness.machine.epoch import epoch_offset_ns as epoch_offset_ns
 from harness.progress import step
 from metrics.processors import usable_processors
 from metrics.rundir import SCHEMA_VERSION, Manifest, Phase, write_document
 from metrics.rundir.files import MANIFEST_FILE
 from peer.plugins import loaded
 from peer.runtime.clock import Clock
+from peer.runtime.clock import epoch_offset_ns as epoch_offset_ns
 
 _PACKAGES = (
     "trellis-testbed",

@@ -16,6 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from peer.interop import CONTRACT
+
 
 class Form(Struct, frozen=True):
     """A form of traces.
@@ -48,5 +50,6 @@ FORMS: Final[dict[str, Form]] = {
         Form("pubsub-json", "go-libp2p-pubsub's trace events as lines of JSON", "pubsub_json", writes=True),
         Form("pubsub-protobuf", "go-libp2p-pubsub's trace events as gzipped protobuf", "pubsub_protobuf", writes=True),
         Form("netviz", "an animation for ethp2p's netviz (.bctrace)", "netviz", writes=True),
+        Form(CONTRACT, f"the folder of {CONTRACT}", "interop", reads=True, writes=True),
     )
 }

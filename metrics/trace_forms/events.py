@@ -64,10 +64,12 @@ class Reading(Struct, frozen=True):
         read: yields the events of a file; raises ``TraceError`` if it is malformed, and ``CutOffError`` if it ends
             inside an event.
         told: the events that such traces can have.
+        find: lists the files of a source; None = the source is a file, or a folder of files.
     """
 
     read: Callable[[Path], Iterator[Event]]
     told: frozenset[str]
+    find: Callable[[Path], list[Path]] | None = None
 
 
 class TraceError(Exception):

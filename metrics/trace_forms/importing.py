@@ -98,7 +98,7 @@ def import_traces(source: Path, target: Path, form: str, reading: Reading) -> Im
     """Read traces and write ours, the names of our numbers, the tables and a summary into a new folder.
 
     Args:
-        source: a file, or a folder of files; names that begin with a point are left out.
+        source: a file, or a folder of files as the form has them; names that begin with a point are left out.
         target: the folder, which must not exist.
         form: the name of the form.
         reading: how its files are read.
@@ -107,7 +107,7 @@ def import_traces(source: Path, target: Path, form: str, reading: Reading) -> Im
         TraceError: the traces cannot be read, have no events, or ``target`` exists.
         OSError: the folder cannot be written.
     """
-    files = _find_files(source)
+    files = _find_files(source, reading)
     require_new(target)
     names, cut_off = Names(), []
     for path in files:
@@ -126,15 +126,20 @@ def import_traces(source: Path, target: Path, form: str, reading: Reading) -> Im
     return summary
 
 
-def _find_files(source: Path) -> list[Path]:
+def _find_files(source: Path, reading: Reading) -> list[Path]:
     try:
-        found = [source] if source.is_file() else sorted(source.iterdir())
+        found = list_files(source) if reading.find is None else reading.find(source)
     except OSError as error:
         raise TraceError(str(source), error.strerror or "cannot be read") from None
     files = [path for path in found if path.is_file() and not path.name.startswith(".")]
     if not files or len(files) > MOST_FILES:
         raise TraceError(str(source), f"expected 1 to {MOST_FILES:,} files, got {len(files):,}")
     return files
+
+
+def list_files(source: Path) -> list[Path]:
+    """Return the files of a source that is a file, or a folder of files."""
+    return [source] if source.is_file() else sorted(source.iterdir())
 
 
 def _for_each(path: Path, reading: Reading, use: Callable[[Event], None]) -> bool:

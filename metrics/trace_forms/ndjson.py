@@ -18,10 +18,8 @@ objects, and events that the mapping does not name, are left out, since programs
 """
 
 import math
-import re
 import tomllib
 from collections.abc import Iterator
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -31,6 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from metrics.trace_forms.events import IDENTITY, Event, Reading, TraceError, opened, read_lines
+from peer.rfc3339 import parse_time
 
 MOST_MAPPING_BYTES: Final = 1 << 16
 
@@ -55,7 +54,6 @@ NEEDS: Final = {
 
 _FIELDS: Final = ("message", "topic", "peer", "reason", "len_bytes")
 _UNITS_NS: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
-_RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?([Zz]|[+-]\d\d:\d\d)")
 
 
 class EventMapping(Struct, frozen=True, forbid_unknown_fields=True):
@@ -215,12 +213,9 @@ def _instant(value: object, unit: str) -> int:
         ValueError: it is not an instant in this unit.
     """
     if unit == "rfc3339":
-        found = _RFC3339.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
+        if not isinstance(value, str):
             raise ValueError(f"expected a time as in RFC 3339, got {str(value)[:60]!r}")
-        whole, fraction, zone = found.groups()
-        second = datetime.fromisoformat(whole.upper().replace(" ", "T") + zone.upper().replace("Z", "+00:00"))
-        return int(second.timestamp()) * _UNITS_NS["s"] + int((fraction or "").ljust(9, "0"))
+        return parse_time(value).epoch_ns
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"expected a number of {unit} since the epoch, got {str(value)[:60]!r}")
     return round(value * _UNITS_NS[unit])

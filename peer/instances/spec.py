@@ -9,6 +9,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from peer.interop import CONTRACT
+
 
 class NodeSpec(Struct, frozen=True):
     """A node of the overlay.
@@ -114,13 +116,14 @@ class AgentSpec(Struct, frozen=True):
         time_dilation: real seconds per second of virtual time. All other durations and instants are in virtual time.
         record: whether peers record the events of their nodes (``record/<node>.msgpack``).
         command: another program than the Python peer, with its arguments.
-        events: how it reports the events of its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``), or
-            ``none``: the peers start ``processes``.
-        says: its reports besides publications and deliveries, if it reads lines.
+        events: how it reports the events of its node: it writes the ``trace`` itself, ``lines`` (``peer.lines``), or
+            the lines of JSON of ``gossipsub-interop`` (``peer.interop``). ``none``: the peers start ``processes``.
+        says: its reports besides publications and deliveries, unless it writes the trace.
         programs: the programs of a mix of implementations, instead of ``command`` and ``says``.
         assigned: the index in ``programs`` of each node's program, indexed by node.
         connect: the number of other nodes that it must connect to, if it reads lines.
         processes: the processes of all nodes, if ``events`` is ``none``.
+        peer_ids: the libp2p peer ID of each node, indexed by node, for programs of gossipsub-interop.
         names: the name of each node's place in the underlay, indexed by node, for its hosts file.
         agent_metrics: the (address, port) at which the agent serves its own metrics.
     """
@@ -143,14 +146,20 @@ class AgentSpec(Struct, frozen=True):
     assigned: tuple[int, ...] = ()
     connect: int = 4
     processes: tuple[ProcessSpec, ...] = ()
+    peer_ids: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     expected_final_state: str = "exited"
     agent_metrics: tuple[str, int] | None = None
 
     @property
     def drives(self) -> bool:
-        """Whether the peers are processes that drive other programs: by lines, or only from start to end."""
-        return self.command is not None and self.events in ("lines", "none")
+        """Whether the peers are processes that start other programs, read what they print, and write the trace."""
+        return self.command is not None and self.events != "trace"
+
+    @property
+    def scripted(self) -> bool:
+        """Whether that program follows a script, instead of orders."""
+        return self.drives and self.events == CONTRACT
 
     def program_of(self, node: int) -> ProgramSpec:
         """Return the program of a node that is not a Python peer."""

@@ -8,6 +8,8 @@ ADR 0012 has the reasons.
 import time
 from collections.abc import Callable
 
+_SAMPLES = 200
+
 
 class Clock:
     """Virtual time: instants in ns, durations in the unit of their names.
@@ -50,3 +52,12 @@ class Clock:
 
 UNDILATED = Clock()
 """Real time, which every run uses unless its experiment sets a dilation."""
+
+
+def epoch_offset_ns() -> int:
+    """Return CLOCK_REALTIME - CLOCK_MONOTONIC: the sample between the two closest readings of the latter."""
+    samples = []
+    for _ in range(_SAMPLES):
+        before, now, after = time.monotonic_ns(), time.time_ns(), time.monotonic_ns()
+        samples.append((after - before, now - (before + after) // 2))
+    return min(samples)[1]

@@ -13,6 +13,7 @@ from peer.core.frames import kind_names
 from peer.runtime.instances import Instances
 from peer.runtime.processes import Processes
 from peer.runtime.programs import Programs
+from peer.runtime.scripted import Scripted
 
 _EVENTS = {
     "deliver": ("trellis_deliveries", "First copies on a subscribed topic, including own messages."),
@@ -22,7 +23,7 @@ _EVENTS = {
 }
 
 
-def make_registry(slot: Instances | Programs | Processes) -> CollectorRegistry:
+def make_registry(slot: Instances | Programs | Processes | Scripted) -> CollectorRegistry:
     """Return a separate registry for the peer's metrics. For another program, it has only the reported events."""
     registry = CollectorRegistry()
     registry.register(_PeerCollector(slot) if isinstance(slot, Instances) else _ProgramCollector(slot))
@@ -30,7 +31,7 @@ def make_registry(slot: Instances | Programs | Processes) -> CollectorRegistry:
 
 
 class _ProgramCollector(Collector):
-    def __init__(self, programs: Programs | Processes) -> None:
+    def __init__(self, programs: Programs | Processes | Scripted) -> None:
         self._programs = programs
 
     def collect(self) -> Iterator[Metric]:

@@ -42,12 +42,16 @@ def own_names(agent: AgentSpec) -> list[str]:
 
 
 def describe_hosts(agent: AgentSpec) -> str:
-    """Return a hosts file with the addresses of all nodes. If two places share a name, the first node has it."""
+    """Return a hosts file with the addresses of all nodes. A name stands for one address.
+
+    If two places share a name, the first node has it. No place has the name of a node.
+    """
     lines = ["127.0.0.1 localhost"]
-    used: set[str] = set()
-    for node, (own, (address, _)) in enumerate(zip(own_names(agent), agent.addresses, strict=True)):
+    own = own_names(agent)
+    used = set(own)
+    for node, (address, _) in enumerate(agent.addresses):
         place = label_of(agent.names[node]) if agent.names else ""
-        names = dict.fromkeys([own, *([place] if place and place not in used else [])])
+        names = dict.fromkeys([own[node], *([place] if place and place not in used else [])])
         used.update(names)
         lines.append(" ".join([address, *names]))
     return "\n".join(lines) + "\n"

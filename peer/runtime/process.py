@@ -13,7 +13,7 @@ from collections.abc import Coroutine, Iterator
 from heapq import merge
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import uvloop
 from msgspec import Struct
@@ -34,10 +34,13 @@ from peer.runtime.processes import Processes
 from peer.runtime.programs import Programs, Setting
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
+from peer.runtime.scripted import Part, Scripted
 from peer.runtime.silence import Silence, forget_connections
 from peer.runtime.tracefile import TraceFile
 
 Result = TypeVar("Result")
+
+AnySlot: TypeAlias = Instances | Programs | Processes | Scripted
 
 READY = b"R"
 FLUSH_S = 1.0
@@ -55,7 +58,8 @@ class Orders(Struct, frozen=True):
     """The documents that the peers of a machine share.
 
     ``steps``: node -> its actions in the order of their instants; joins have the bootstrap service's answers.
-    ``refreshes``: the answers for all nodes. ``addresses``: the resolved addresses of ``agent``.
+    ``refreshes``: the answers for all nodes. ``addresses``: the resolved addresses of ``agent``. ``part``: what is
+    known of the script that programs follow; None = they follow none.
     """
 
     agent: AgentSpec
@@ -64,6 +68,7 @@ class Orders(Struct, frozen=True):
     refreshes: tuple[Step, ...]
     addresses: AddressBook
     folder: Path
+    part: Part | None = None
 
     def topics_by_message(self) -> dict[MessageId, tuple[TopicId, ...]]:
         """Return the topics of each message of the schedule."""
@@ -142,12 +147,14 @@ class Peer:
             if self._bug is not None:
                 raise self._bug
 
-    def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> Instances | Programs | Processes:
+    def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> AnySlot:
         orders = self._orders
         if orders.agent.processes:
             return Processes(self._spec.node, orders.agent, orders.folder, self._clock, lambda: self._shared.zero_ns)
         if orders.agent.drives:
             setting = Setting(self._spec.node, orders.agent, orders.overlay, orders.topics_by_message(), self._clock)
+            if orders.part is not None:
+                return Scripted(setting, orders.part, orders.folder, trace, self._give_up)
             return Programs(setting, trace, self._give_up)
         return Instances(
             self._spec,
@@ -217,7 +224,7 @@ class Peer:
         yield recorder
         recorder.close()
 
-    async def _perform(self, slot: Instances | Programs | Processes) -> None:
+    async def _perform(self, slot: AnySlot) -> None:
         """Run from the listening to the end of the drain.
 
         Raises:
@@ -241,6 +248,8 @@ class Peer:
         await self._sleep_until(zero_ns + agent.stop_ns)
         slot.quiesce()
         await self._sleep_until(zero_ns + agent.stop_ns + agent.drain_ns)
+        if isinstance(slot, Scripted):
+            await self._unless_stopped(slot.await_end())
 
     async def _await_zero(self) -> int:
         """Tell the agent that this peer is ready, and return the workload's zero as a virtual instant (ns).

@@ -17,9 +17,10 @@ import msgspec
 from prometheus_client import start_http_server
 
 from peer import files
-from peer.core.schedule import decode_schedule
+from peer.core.schedule import Action, decode_schedule
 from peer.instances.bootstrap import Step, timeline
 from peer.instances.spec import AgentSpec, OverlayDocument
+from peer.interop.script import decode_script
 from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
 from peer.runtime.children import Child, Exit, end_descendants, reap_orphans, start_child
@@ -28,6 +29,7 @@ from peer.runtime.limits import allow_open_files
 from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
+from peer.runtime.scripted import Part, fit_script
 
 Document = TypeVar("Document")
 
@@ -64,12 +66,26 @@ def read_orders(folder: Path) -> Orders:
     except ValueError as error:
         raise ValueError(f"schedule.jsonl: {error}") from None
     own_steps = {node: tuple(own) for node, own in steps.items()}
-    orders = Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder)
+    part = _read_script(folder, agent, schedule) if agent.scripted else None
+    orders = Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder, part)
     for place in agent.peers:
         if orders.vanishes(place.node) and (place.netns is None or agent.command is not None):
             needed = "a network namespace of its own and the Python peer"
             raise ValueError(f"schedule.jsonl: node {place.node} vanishes, which needs {needed}")
     return orders
+
+
+def _read_script(folder: Path, agent: AgentSpec, schedule: list[Action]) -> Part:
+    """Read the script.
+
+    Raises:
+        ValueError: it does not fit to the other documents.
+    """
+    path, ordered = folder / files.SCRIPT_FILE, sorted(schedule, key=lambda action: action.at_ns)
+    try:
+        return fit_script(decode_script(path.read_bytes()), ordered, len(agent.addresses), agent.warmup_ns)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from None
 
 
 def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
@@ -105,7 +121,7 @@ class Supervisor:
     def start_children(self) -> None:
         """Fork every peer. No loop and no thread may exist yet."""
         allow_open_files(len(self._orders.agent.addresses))  # also for the peers, which inherit it
-        for name in (files.TRACE_FOLDER, files.LOGS_FOLDER, files.RECORD_FOLDER):
+        for name in (files.TRACE_FOLDER, files.LOGS_FOLDER, files.RECORD_FOLDER, files.OUTPUT_FOLDER):
             (self._orders.folder / name).mkdir(exist_ok=True)
         (self._orders.folder / files.EXITS_FILE).touch()
         if self._orders.agent.drives and any(place.netns for place in self._orders.agent.peers):

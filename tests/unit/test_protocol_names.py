@@ -14,7 +14,7 @@ from peer.protocols.registry import PROTOCOLS
 
 CHECKOUT = Path(__file__).parents[2]
 MODELS = CHECKOUT / "harness/planning/models"
-ABOUT_ONE = [CHECKOUT / f"metrics/trace_forms/{name}.py" for name in ("pubsub", "netviz")]
+ABOUT_ONE = [CHECKOUT / f"metrics/trace_forms/{name}.py" for name in ("pubsub", "netviz", "interop")]
 ABOUT_ONE += [CHECKOUT / "metrics/libp2p_names.py", CHECKOUT / "harness/scaffold/protocol"]
 """Traces and metrics of programs with GossipSub, and the package that ``trellis new`` makes."""
 SOURCES = [

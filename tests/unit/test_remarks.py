@@ -29,6 +29,7 @@ FAULTS: dict[str, Any] = {
 OTHER: dict[str, Any] = {
     "inventory": "machines.toml",
     "peer.command": ["node", "peer.js"],
+    "peer.script": "params.json",
     "churn.silent_ratio": 0.5,
     "underlay.jitter": 1.0,
     "underlay.up_mbit": 2.0,

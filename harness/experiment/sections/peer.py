@@ -4,9 +4,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from harness.experiment.sections.values import Count, Span
+from harness.experiment.sections.values import Count, FilePath, Span
+from peer.interop import Contract, Events
 
 Reported: TypeAlias = Literal["duplicate", "link", "graft"]
+
+SCRIPTED_SAYS: tuple[Reported, ...] = ("duplicate",)
+"""What every program of gossipsub-interop reports."""
 
 
 class MixSpec(Struct, forbid_unknown_fields=True, frozen=True):
@@ -33,6 +37,8 @@ class ProgramSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The transport of its links."""
     command: tuple[str, ...]
     """As ``peer.command``."""
+    contract: Contract = "lines"
+    """How it is driven: ``peer.events``."""
     says: tuple[Reported, ...] = ()
     """As ``peer.says``. ``peer.says`` of a mix has what all its implementations report."""
     memory_mib: float = 0.0
@@ -73,13 +79,15 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     command: tuple[str, ...] | None = None
     """A program to run instead of the Python peer; ``{node}`` is filled in, with ``events = "trace"`` also ``{spec}``
     and ``{trace}``. It runs as the user who started the run, without capabilities. ``simulated`` refuses it."""
-    events: Literal["trace", "lines", "none"] = "trace"
-    """How the program tells what happens to its node: it reads the schedule and writes the trace itself, or it reads
-    orders and reports ``lines`` (docs/programs.md). ``none``: it tells nothing, and no messages are published; set
-    ``processes`` instead."""
+    events: Events = "trace"
+    """How the program tells what happens to its node. ``trace``: it reads the schedule and writes the trace itself.
+    ``lines``: it reads orders and writes reports ([programs.md](programs.md)). ``gossipsub-interop``: it follows a
+    script and prints lines of JSON ([gossipsub-interop.md](gossipsub-interop.md)). ``none``: it tells nothing, and no
+    messages are published; set ``processes`` instead ([shadow.md](shadow.md))."""
     says: tuple[Reported, ...] = ()
     """What the program reports besides publications and deliveries (``lines``): ``duplicate`` copies, physical links
-    (``link``), logical links (``graft``). What it does not report is absent from tables and results."""
+    (``link``), logical links (``graft``). What it does not report is absent from tables and results. Programs of
+    ``gossipsub-interop`` report duplicates."""
     implementation: str | None = None
     """The implementation that the peers are: the name of one that Trellis knows (`trellis fetch` lists them), or the
     path of a file ([programs.md](programs.md#implementations)). It sets ``command``, ``events``, ``says``,
@@ -97,7 +105,13 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Processor time that a program needs until it is ready. `plan` refuses a run whose programs cannot be ready in
     time."""
     connect: Count = 4
-    """Number of other nodes that a program is told to connect to (``lines``). They are drawn among those that are up.
-    """
+    """Number of other nodes that a program is told to connect to (``lines``, ``gossipsub-interop``). They are drawn
+    among those that are up."""
+    script: FilePath | None = None
+    """A ``params.json`` of your own (``gossipsub-interop``), relative to this file. It sets the workload and the
+    interests. Default: Trellis makes one of the schedule."""
+    connect_at_s: Annotated[int, Meta(ge=0, le=3600)] = 10
+    """Time after the start of the programs before which none of them opens a connection (``gossipsub-interop``). All
+    must listen by then: some programs end if a connection is refused. Programs that start slowly need more."""
     expected_final_state: Literal["exited", "running"] = "exited"
     """Required state of a peer's process at the end: exited with status 0 after the stop, or still running."""

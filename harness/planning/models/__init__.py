@@ -1,4 +1,4 @@
-"""Models of single protocols, for predictions: one module per protocol, with the name of its section.
+"""Models of single protocols, for predictions and scripts: one module per protocol, with the name of its section.
 
 A module has one or more of these functions:
 
@@ -7,6 +7,8 @@ A module has one or more of these functions:
 - ``count_copies(parameters, model, subscribed, publisher, topics) -> int``: the number of copies of a message that the
   protocol's own dissemination sends over a model. Without it no frames are predicted.
 - ``count_group_copies(model, sequence, publication) -> int``: the same where messages are for expressions.
+- ``choose_script_parameters(parameters) -> Parameters``: the parameters for programs that follow a script
+  (``harness.planning.scripts``). Without it they use their own.
 
 ``parameters`` are those of the part. ``harness.planning.overlay_models`` and ``copies`` have the types and the shared
 functions.
@@ -27,7 +29,7 @@ def find_model(part: str, function: str) -> Callable[..., Any] | None:
 
     Args:
         part: the name of the part and of its protocol.
-        function: ``model_overlay`` or ``count_copies``.
+        function: one of those above.
     """
     module = f"{__name__}.{section_name(part)}"
     if find_spec(module) is None:

@@ -1,11 +1,12 @@
-"""The model of GossipSub: its meshes, and the copies that they carry."""
+"""The model of GossipSub: its meshes, and the copies that they carry; and its parameters for scripts of programs."""
 
 from collections.abc import Iterator
 
 from harness.planning.copies import Subscribed, links_of, spread_once
 from harness.planning.overlay_models import FullMembership, Logical, OverlayModel, carry
 from peer.core.bitset import bitset, members, sample
-from peer.protocols.gossipsub.parameters import GossipsubParameters
+from peer.interop.script import Parameters
+from peer.protocols.gossipsub.parameters import GossipsubParameters, to_ns
 
 
 def model_overlay(parameters: GossipsubParameters, network: FullMembership) -> OverlayModel:
@@ -47,3 +48,28 @@ def count_copies(
         return (other for other in eager if other != publisher)
 
     return spread_once(publisher, receivers)
+
+
+def choose_script_parameters(given: GossipsubParameters) -> Parameters:
+    """Return the parameters of a script that all known programs have."""
+    return Parameters(
+        D=given.d,
+        Dlo=given.chosen.d_lo,
+        Dhi=given.d_hi,
+        Dscore=given.d_score,
+        Dout=given.d_out,
+        HistoryLength=given.mcache_len,
+        HistoryGossip=given.mcache_gossip,
+        Dlazy=given.d_lazy,
+        GossipFactor=given.gossip_factor,
+        GossipRetransmission=given.gossip_retransmission,
+        HeartbeatInitialDelay=to_ns(given.heartbeat_initial_delay_s),
+        HeartbeatInterval=to_ns(given.heartbeat_interval_s),
+        FanoutTTL=to_ns(given.fanout_ttl_s),
+        PrunePeers=given.prune_peers,
+        PruneBackoff=to_ns(given.prune_backoff_s),
+        MaxIHaveLength=given.max_ihave_length,
+        MaxIHaveMessages=given.max_ihave_messages,
+        IWantFollowupTime=to_ns(given.iwant_followup_s),
+        IDontWantMessageThreshold=given.chosen.idontwant_min_bytes,
+    )

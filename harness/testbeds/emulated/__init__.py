@@ -30,7 +30,7 @@ def describe(name: str, text: str, plane: PlaneDescription) -> Description:
     return Description(
         name=name,
         text=text,
-        can=plane.can | {"probe", "certify", "dilate", "vanish", "pause", "command", "record", "processes"},
+        can=plane.can | {"probe", "certify", "dilate", "vanish", "pause", "command", "names", "record", "processes"},
         place="harness.planning.placement:place_in_sandbox",
         estimate="harness.planning.needs:estimate_processes",
         testbed="harness.testbeds.emulated.testbed:make",

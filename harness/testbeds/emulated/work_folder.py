@@ -4,10 +4,10 @@ import shutil
 from pathlib import Path
 
 from metrics.rundir.files import WORK_FOLDER
-from peer.files import EXITS_FILE, LOGS_FOLDER, RECORD_FOLDER, TRACE_FOLDER, ends_file
+from peer.files import EXITS_FILE, LOGS_FOLDER, OUTPUT_FOLDER, RECORD_FOLDER, TRACE_FOLDER, ends_file
 
 _PEERS_FILES = (
-    *(f"*/{folder}/*" for folder in (TRACE_FOLDER, LOGS_FOLDER, RECORD_FOLDER)),
+    *(f"*/{folder}/*" for folder in (TRACE_FOLDER, LOGS_FOLDER, RECORD_FOLDER, OUTPUT_FOLDER)),
     *(f"*/{file}" for file in (EXITS_FILE, ends_file("*"))),
 )
 """The files of a run that are collected (``deployment.agents.files_of``)."""
