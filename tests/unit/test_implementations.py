@@ -20,7 +20,7 @@ from harness.experiment.implementations import (
     known_names,
     with_programs,
 )
-from harness.experiment.loader import decode_experiment
+from harness.experiment.loader import decode_experiment, load_experiment
 from harness.experiment.sections.peer import MixSpec, PeerSpec
 from harness.planning import make_plan
 from harness.planning.needs import estimate_needs
@@ -114,6 +114,25 @@ def test_what_is_not_there_is_refused_with_the_command_that_gets_it(tmp_path: Pa
         experiment(implementation=path)
     fetch(found)
     assert experiment(implementation=path).peer.command is not None
+
+
+def test_a_path_is_relative_to_the_experiment_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a mix. A file of the same name in the working directory is another one."""
+    folder, elsewhere = tmp_path / "experiments", tmp_path / "elsewhere"
+    for each in (folder / "own", elsewhere / "own"):
+        each.mkdir(parents=True)
+    fetched(folder / "own", "one", memory=70)
+    fetched(elsewhere / "own", "one", memory=30)
+    monkeypatch.chdir(elsewhere)
+    file = folder / "x.toml"
+    head = 'name = "x"\nprotocol = "gossipsub"\nunderlay = { kind = "world-cities", hosts = 8 }\n'
+    for keys in ('implementation = "own/one.toml"', 'mix = [{ implementation = "own/one.toml", share = 1 }]'):
+        file.write_text(f"{head}[peer]\n{keys}\n")
+        assert load_experiment(file).peer.memory_mib == 70
+        assert load_experiment(Path("../experiments/x.toml")).peer.memory_mib == 70
+    file.write_text(f'{head}[peer]\nimplementation = "own/two.toml"\n')
+    with pytest.raises(ExperimentError, match=f"{folder}/own/two.toml is not there"):
+        load_experiment(file)
 
 
 def test_a_file_beside_it_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -213,7 +232,7 @@ def test_nodes_that_are_missing_or_too_many_are_refused(mix: list[MixSpec], prob
 )
 def test_a_mix_gives_each_node_one_implementation(mix: list[MixSpec], problem: str) -> None:
     with pytest.raises(ExperimentError, match=problem):
-        with_programs(PeerSpec(mix=tuple(mix)))
+        with_programs(PeerSpec(mix=tuple(mix)), Path())
 
 
 def test_the_plan_counts_memory_and_start_of_programs(tmp_path: Path) -> None:

@@ -61,8 +61,8 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     (``link``), logical links (``graft``). What it does not report is absent from tables and results."""
     implementation: str | None = None
     """The implementation that the peers are: the name of one that Trellis knows (`trellis fetch` lists them), or the
-    path of a file ([programs.md](programs.md#implementations)). It sets ``command``, ``events``, ``says``,
-    ``memory_mib`` and ``start_cpu_s``."""
+    path of a file, relative to this file ([programs.md](programs.md#implementations)). It sets ``command``,
+    ``events``, ``says``, ``memory_mib`` and ``start_cpu_s``."""
     mix: tuple[MixSpec, ...] = ()
     """Several implementations in one run, instead of ``implementation``."""
     programs: tuple[ProgramSpec, ...] = ()
