@@ -1,7 +1,10 @@
 """Implementations of peers as files: what they set, which nodes they are, and how their files are fetched."""
 
+import fcntl
 import hashlib
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +168,45 @@ def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("echo a program > program", "echo no network >&2; exit 3"))
     with pytest.raises(FetchError, match="failed with status 3: no network"):
         fetch(find_implementation(str(path), ""))
+
+
+def test_of_two_that_fetch_at_once_one_waits_and_keeps_what_the_other_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, runs = tmp_path / "gate", tmp_path / "runs"
+    path = Path(write(tmp_path, "one"))
+    held = f"echo >> {runs}; while [ ! -e {gate} ]; do sleep 0.02; done; echo a program > program"
+    path.write_text(path.read_text().replace("echo a program > program", held))
+    found = find_implementation(str(path), "")
+    asked = threading.Semaphore(0)
+    flock = fcntl.flock
+
+    def ask(file: Any, operation: int) -> None:
+        asked.release()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", ask)
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            fetches = [threads.submit(fetch, found) for _ in range(2)]
+            both = asked.acquire(timeout=60) and asked.acquire(timeout=60)
+        finally:
+            gate.touch()
+        assert both
+        assert [each.result() for each in fetches] == [found.files] * 2
+    assert runs.read_text() == "\n"
+    assert (found.files / "program").read_bytes() == CONTENT
+
+
+def test_one_that_fails_lets_the_next_one_fetch(tmp_path: Path) -> None:
+    path, net = Path(write(tmp_path, "one")), tmp_path / "net"
+    path.write_text(path.read_text().replace("echo a", f"test -e {net} && echo a"))
+    found = find_implementation(str(path), "")
+    with pytest.raises(FetchError):
+        fetch(found)
+    net.touch()
+    assert fetch(found) == found.files
+    assert found.is_there
 
 
 def test_another_file_of_the_same_name_is_fetched_apart(tmp_path: Path) -> None:
