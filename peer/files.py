@@ -11,6 +11,8 @@ EXITS_FILE = "exits.jsonl"
 TRACE_FOLDER = "trace"
 LOGS_FOLDER = "logs"
 RECORD_FOLDER = "record"
+TEMPORARY_FOLDER = "tmp"
+"""Is not collected, and is removed when the peers have ended."""
 
 
 def trace_file(node: int) -> str:
@@ -31,3 +33,8 @@ def record_file(node: int) -> str:
 def spec_file(node: int) -> str:
     """Return the path of the document for a peer that is not a Python program, in the folder."""
     return f"spec/{node}.json"
+
+
+def temporary_folder(node: int) -> str:
+    """Return the path of the folder for temporary files of a node's programs, in the folder."""
+    return f"{TEMPORARY_FOLDER}/{node}"

@@ -22,7 +22,7 @@ from prometheus_client import start_http_server
 from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
 from peer.core.schedule import Publish, Vanish
-from peer.files import record_file, trace_file
+from peer.files import record_file, temporary_folder, trace_file
 from peer.runtime.addresses import AddressBook
 from peer.runtime.bootstrap import Step, first_directory, tell
 from peer.runtime.clock import Clock
@@ -144,7 +144,10 @@ class Peer:
     def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> Instances | Programs:
         orders = self._orders
         if orders.agent.drives:
-            setting = Setting(self._spec.node, orders.agent, orders.overlay, orders.topics_by_message(), self._clock)
+            node = self._spec.node
+            temporary = (orders.folder / temporary_folder(node)).absolute()
+            topics = orders.topics_by_message()
+            setting = Setting(node, orders.agent, orders.overlay, topics, self._clock, temporary)
             return Programs(setting, trace, self._give_up)
         return Instances(
             self._spec,
