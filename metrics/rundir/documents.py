@@ -21,6 +21,7 @@ from metrics.rundir.bounds import (
     require_shallow,
 )
 from metrics.rundir.timeline import Phase, Timeline
+from peer.wire import MTU_BYTES
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
@@ -94,6 +95,7 @@ class Views(Struct, frozen=True):
 class _Underlay(Struct, frozen=True):
     kind: Text
     hosts: NodeNumber | None = None
+    mtu_bytes: Annotated[int, Meta(ge=576, le=65_535)] = MTU_BYTES
 
 
 class _Capture(Struct, frozen=True):

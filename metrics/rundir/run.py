@@ -28,6 +28,7 @@ from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, rea
 from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
 from metrics.storage import Place, StorePath
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
+from peer.wire import MSS_BYTES, MTU_BYTES
 
 if TYPE_CHECKING:
     from metrics.stalls import Stalls
@@ -170,6 +171,12 @@ class RunDir:
     def settle_ns(self) -> int:
         """The time after a join during the run in which no deliveries to the node are expected."""
         return round(float(self.experiment["workload"].get("settle_s", 0)) * SECOND_NS)
+
+    @property
+    def segment_bytes(self) -> int:
+        """The payload of a full TCP packet with timestamps, at the MTU that was asked for."""
+        mtu_bytes: int = self.experiment["underlay"].get("mtu_bytes", MTU_BYTES)
+        return MSS_BYTES + mtu_bytes - MTU_BYTES
 
     @property
     def has_expressions(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.doctor.facts import Trial
 from harness.errors import ExperimentError
@@ -99,6 +100,18 @@ def test_every_host_is_behind_its_own_port_and_knows_all_others() -> None:
         known = {line.split()[2]: line.split()[4] for line in commands if line.startswith("neighbour")}
         assert known == {other.address: settings.mac(other.address) for other in PORTS if other is not port}
     assert len({settings.mac(port.address) for port in PORTS}) == len(PORTS)
+
+
+def test_devices_and_queues_follow_the_mtu() -> None:
+    ports = [replace(port, mtu=9000) for port in PORTS]
+    devices = [line for line in settings.bridge_commands(ports) if " type veth " in line]
+    assert len(devices) == len(PORTS) + 1
+    assert all(line.count(" mtu 9000") == 2 for line in devices)
+    classes = [line for line in settings.shaping_commands(ports, LEAVES) if line.startswith("class ")]
+    assert len(classes) == len(PAIRS) + len(PORTS)
+    assert all(line.endswith(" quantum 9014") for line in classes)
+    for small, large in zip(LEAVES, settings.ask_leaves(NETWORK, 2.0, 9000), strict=True):
+        assert settings.FEWEST_PACKETS < large.limit < small.limit
 
 
 # --------------------------------------------------------------------------------------------------- read back
