@@ -15,7 +15,7 @@ from harness.experiment.form import Experiment
 from harness.experiment.loader import decode_experiment
 from harness.planes.kernel import MOST_HOSTS, PLANE, counting, settings
 from harness.planes.kernel.settings import Leaf, find_differences, port_device
-from harness.planes.plane import DROP_CAUSES, Port
+from harness.planes.plane import DROP_CAUSES, Counters, Port
 from harness.planning import make_plan, planes
 from topologies.network import AskedOfPairs, Network
 
@@ -208,6 +208,28 @@ def test_drops_of_leaves_have_their_cause() -> None:
     counters = counting.add_leaves(counting.count_frames(counting.read_devices(DEVICES), 2), leaves)
     assert (counters.drops["unknown_destination"], counters.in_flight) == (305, 7)
     assert counters.unaccounted == 30 - 25 - (20 + 305 + 1 + 3) - 7
+
+
+def counted(frames_in: int, frames_out: int, in_flight: int) -> Counters:
+    return Counters(frames_in, frames_out, 0, 0, {}, in_flight)
+
+
+@pytest.mark.parametrize(
+    ("readings", "reads"),
+    [
+        ([counted(9, 9, 0)] * 2, 2),
+        ([counted(9, 5, 4)] * 2, 2),  # frames in flight are counted, and need not arrive
+        ([counted(9, 5, 4), counted(9, 6, 3), counted(9, 6, 3)], 3),
+        ([counted(9, 5, 3)] * 2 + [counted(9, 5, 4)] * 2, 4),  # one was between the counters
+        ([counted(9, 5, 3)] * 5, 5),  # one is missing for good
+        ([counted(9, 5 + read, 4 - read) for read in range(5)], 5),
+    ],
+)
+def test_the_counters_are_read_until_they_account_for_every_frame(readings: list[Counters], reads: int) -> None:
+    left = list(readings)
+    settled = counting.settle(lambda: left.pop(0), lambda: not left)
+    assert settled == readings[reads - 1]
+    assert len(readings) - len(left) == reads
 
 
 # ---------------------------------------------------------------------------------------------------- choice
