@@ -61,8 +61,8 @@ class Program:
         self._failed = failed
         self._unwritten = b""
         self._temporary = temporary
-        temporary.mkdir(parents=True)
         try:
+            temporary.mkdir(parents=True)
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
@@ -72,7 +72,7 @@ class Program:
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
         except (OSError, subprocess.SubprocessError) as error:
-            temporary.rmdir()
+            shutil.rmtree(temporary, ignore_errors=True)
             raise ProgramError(f"cannot be started: {error}") from None
         assert self._process.stdin is not None, "it is a pipe"
         assert self._process.stdout is not None, "it is a pipe"
