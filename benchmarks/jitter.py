@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from metrics.rundir import RunDir
-from metrics.stalls import read_stalls
+from metrics.recorded.stalls import read_stalls
 from topologies.jitter import Jitter
 
 DELAY_MS: Final = 40

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from metrics.changes import FOREVER_NS, changes_of_nodes
-from metrics.host_captures import read_seen
+from metrics.recorded.host_captures import read_seen
 from metrics.pcap.records import TX
 from metrics.rundir import RunDir
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from metrics.rundir import VALID, Attempt, Summary
-from metrics.stalls import is_the_hosts
+from metrics.recorded.stalls import is_the_hosts
 
 
 def is_spoiled_by_host(summary: Summary) -> bool:

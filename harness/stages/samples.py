@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from harness.stages.prometheus import Prometheus
 from metrics.rundir.parquet import label
-from metrics.samples import SAMPLES
+from metrics.recorded.samples import SAMPLES
 
 _MOST_SAMPLES: Final = 1_000_000
 """Of an answer, about: each takes some 25 bytes of JSON."""

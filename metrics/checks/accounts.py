@@ -3,7 +3,7 @@
 from metrics.checks import evidence
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, none_of
 from metrics.rundir import SUSPECT
-from metrics.stalls import Late
+from metrics.recorded.stalls import Late
 
 RULES = Rules()
 

@@ -289,8 +289,8 @@ class Check(Struct, frozen=True):
     ``scope`` is the part of the verdict's scope (``Scope``) to which the check belongs.
 
     If a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
-    have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
-    stall of the host explains nothing in this check.
+    have been without such stalls (``metrics.recorded.stalls``), and the check fails if more than ``allowed`` are late.
+    None: a stall of the host explains nothing in this check.
     """
 
     name: str

@@ -31,7 +31,7 @@ from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 from peer.wire import MSS_BYTES, MTU_BYTES
 
 if TYPE_CHECKING:
-    from metrics.stalls import Stalls
+    from metrics.recorded.stalls import Stalls
     from topologies.model import Underlay
     from topologies.network import Network
     from topologies.timeline import Change
@@ -102,7 +102,7 @@ class RunDir:
 
     def _measured(self, asked: Underlay) -> Underlay:
         """Return the underlay with the delays that were measured, if the testbed did not shape the network."""
-        from metrics.round_trips import SCHEMA, measured_underlay, read_round_trips
+        from metrics.recorded.round_trips import SCHEMA, measured_underlay, read_round_trips
 
         rows = read_round_trips(self.path)
         return measured_underlay(asked, SCHEMA.empty_table() if rows is None else rows, self.plan.placement)
@@ -191,7 +191,7 @@ class RunDir:
 
     @cached_property
     def stalls(self) -> Stalls:
-        from metrics.stalls import read_stalls
+        from metrics.recorded.stalls import read_stalls
 
         return read_stalls(self.path)
 

@@ -16,7 +16,7 @@ from metrics.checks.evidence import Bounds, Links, Outcome, Transits
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.facts.crossings import Through
-from metrics.host_captures import compare_captures
+from metrics.recorded.host_captures import compare_captures
 from metrics.measures.snapshots import measure_overlay
 from metrics.pcap.schemas import SCHEMAS
 from metrics.pcap.tables import Reading

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from metrics.asked import find_asked, find_queues, find_segment_bytes
 from metrics.changes import PairChanges
 from metrics.pcap.walk import Bools, Ints
-from metrics.probing import JITTER_SIGMAS
+from metrics.recorded.probing import JITTER_SIGMAS
 from metrics.storage import Place
 from metrics.tables.columns import group_rows, numbers, valid
 

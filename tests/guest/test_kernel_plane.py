@@ -20,7 +20,7 @@ from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets
 from metrics.checks.network import is_no_chance
-from metrics.host_captures import Seen, read_seen
+from metrics.recorded.host_captures import Seen, read_seen
 from metrics.pcap.records import RX, TX
 from topologies.network import AskedOfPairs, Network
 

@@ -26,7 +26,7 @@ from harness.planes.plane import PairChange, PairsChange, Port
 from harness.planes.userspace.handle import UserspacePlane
 from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
-from metrics.stalls import read_stalls
+from metrics.recorded.stalls import read_stalls
 from peer.wire import MSS_BYTES, MTU_BYTES
 from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
 from topologies.link_graph import GraphLink, LinkGraph, Router

@@ -27,7 +27,7 @@ from metrics.executors.cluster import MasterError
 from metrics.executors.spark import on_spark
 from metrics.rundir import RunDir, RunDirError
 from metrics.rundir.files import SAMPLES_FILE
-from metrics.samples import SAMPLES
+from metrics.recorded.samples import SAMPLES
 from metrics.session import connect_server, session
 from metrics.tables import staged
 from metrics.tables.schemas import TABLES

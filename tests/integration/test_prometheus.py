@@ -25,7 +25,7 @@ from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, 
 from harness.stages.samples import fetch_samples, write_samples
 from metrics.prometheus import Target
 from metrics.rundir import Manifest, Phase
-from metrics.samples import read_samples
+from metrics.recorded.samples import read_samples
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root

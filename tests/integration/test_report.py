@@ -19,7 +19,7 @@ from metrics.executors.in_process import InProcess
 from metrics.headline import headline
 from metrics.report import report
 from metrics.report.figures.registry import CHAPTERS, FIGURES
-from metrics.round_trips import SCHEMA
+from metrics.recorded.round_trips import SCHEMA
 from metrics.rundir import RunDir
 from metrics.tables.scheduled import weigh_schedule
 from metrics.totals import read_totals, write_totals

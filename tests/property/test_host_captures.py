@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.host_captures import KEY_BYTES, Seen, Tally, align, match
+from metrics.recorded.host_captures import KEY_BYTES, Seen, Tally, align, match
 from metrics.pcap.records import RX, TX
 from tests.sound_evidence import NO_STALLS
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.probing import JITTER_SIGMAS
+from metrics.recorded.probing import JITTER_SIGMAS
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
 from peer.wire import MSS_BYTES

@@ -14,7 +14,7 @@ from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
 from metrics.rundir import RunDir
 from metrics.rundir.files import SAMPLES_FILE
-from metrics.samples import SAMPLES
+from metrics.recorded.samples import SAMPLES
 from metrics.storage.names import UnreadableError
 from metrics.tables.counters import COUNTED, weigh_counters
 from metrics.tables.traces import FURTHER, TOLD
