@@ -123,8 +123,8 @@ def find_implementation(name: str, place: str, folder: Path = Path()) -> Found:
         said = msgspec.convert(tomllib.loads(content.decode()), Implementation)
     except FileNotFoundError:
         known = ", ".join(known_names())
-        problem = f"{path} is not there" if name.endswith(".toml") else f"got {name!r}"
-        raise ExperimentError(place, f"expected one of {known}, or a file .toml, {problem}") from None
+        unknown = f"expected one of {known}, or a file .toml, got {name!r}"
+        raise ExperimentError(place, f"{path} is not there" if name.endswith(".toml") else unknown) from None
     except (OSError, ValueError) as error:
         raise ExperimentError(str(path), str(error)) from None
     digest = hashlib.sha256(content)
