@@ -12,9 +12,9 @@ from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.probes import Prober
 from metrics.recorded import first_packets
 from metrics.recorded.first_packets import IntroductionAttempt
+from metrics.recorded.stalls import merge, read_stalls
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
-from metrics.recorded.stalls import merge, read_stalls
 from topologies.network import Network
 
 RATE_PER_S = 8000.0

@@ -13,10 +13,10 @@ from metrics.recorded.dataplane import PlaneInterval
 from metrics.recorded.first_packets import Contrast, IntroductionAttempt, SlotTally
 from metrics.recorded.host_captures import HostCaptures, HostCounts, Waits
 from metrics.recorded.probing import PHASES, Extreme, RttErrors, Sweep
-from metrics.recount import Recount, count_changes, recount
 from metrics.recorded.round_trips import PhaseTrips
-from metrics.rundir import AppliedChange, Phase, RunDir
 from metrics.recorded.stalls import Late, Stalls
+from metrics.recount import Recount, count_changes, recount
+from metrics.rundir import AppliedChange, Phase, RunDir
 from metrics.tables.evidence import read_emulation
 from tests.fabricate import Fabrication
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.stages.prometheus import Prometheus
-from metrics.rundir.parquet import label
 from metrics.recorded.samples import SAMPLES
+from metrics.rundir.parquet import label
 
 _MOST_SAMPLES: Final = 1_000_000
 """Of an answer, about: each takes some 25 bytes of JSON."""

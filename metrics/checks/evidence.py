@@ -12,10 +12,10 @@ from metrics.recorded.dataplane import PlaneInterval
 from metrics.recorded.first_packets import IntroductionAttempt
 from metrics.recorded.host_captures import HostCaptures
 from metrics.recorded.probing import Sweep
-from metrics.recount import Recount
 from metrics.recorded.round_trips import PhaseTrips
-from metrics.rundir import AppliedChange, Phase
 from metrics.recorded.stalls import Late, Stalls
+from metrics.recount import Recount
+from metrics.rundir import AppliedChange, Phase
 
 
 class Outcome(Struct, frozen=True):

@@ -8,18 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.recorded import first_packets
 from metrics.asked import RoundTrips
 from metrics.changes import PairChanges, asked_instants
 from metrics.checks import evidence as parts
 from metrics.checks.rule import Absent
-from metrics.recorded.dataplane import spans
-from metrics.recorded.host_captures import HostCaptures
 from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
+from metrics.recorded import first_packets
+from metrics.recorded.dataplane import spans
+from metrics.recorded.host_captures import HostCaptures
 from metrics.recorded.probing import PHASES, measure_sweep, read_achieved, without_changes
-from metrics.reported import LINK, find_missing
 from metrics.recorded.round_trips import measure_phases, read_round_trips
+from metrics.reported import LINK, find_missing
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited

@@ -243,10 +243,12 @@ def test_packets_are_as_long_as_the_mtu_and_no_longer(
     flow.send(1, mtu - IP_UDP_BYTES)
     settle(plane, 1)
     assert (flow.receive(), plane.counters().bytes_out) == (1, mtu)
-    with inside(namespaces[1]), socket.create_server((address(1), 5000)) as listener:
-        with inside(namespaces[0]), socket.create_connection((address(1), 5000)) as sender:
-            listener.accept()[0].close()
-            assert sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) == MSS_BYTES + mtu - MTU_BYTES
+    with inside(namespaces[1]):
+        listener = socket.create_server((address(1), 5000))
+    with inside(namespaces[0]):
+        sender = socket.create_connection((address(1), 5000))
+    with listener, sender:
+        assert sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) == MSS_BYTES + mtu - MTU_BYTES
 
 
 def test_capture_holds_every_frame_twice(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from metrics.checks.rule import Absent
 from metrics.recorded.host_captures import HostCounts, Waits
 from metrics.recorded.probing import PHASES
 from metrics.recorded.round_trips import PhaseTrips
-from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT
 from metrics.recorded.stalls import Late
+from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT
 from metrics.summary import find_scope
 from metrics.tables.evidence import without_frames
 from tests.sound_evidence import ROUND_TRIPS, SOUND, change, failures, span

@@ -182,7 +182,9 @@ def test_a_plan_says_how_many_hosts_and_pairs_each_entry_concerns() -> None:
 
 
 def test_a_plan_has_the_keys_of_links_only_if_they_are_set() -> None:
-    assert not {"links", "link_rate_mbit", "link_queue_ms", "mtu_bytes"} & resolve(experiment_with({}))["underlay"].keys()
+    assert (
+        not {"links", "link_rate_mbit", "link_queue_ms", "mtu_bytes"} & resolve(experiment_with({}))["underlay"].keys()
+    )
     asked = {"down_mbit": 0.0, "rate_mbit": 2.0, "mtu_bytes": 1280, "links": [{"nodes": "slow", "up_mbit": 1.0}]}
     experiment = experiment_with(asked, groups={"slow": {"number": 2}})
     resolved = resolve(experiment)

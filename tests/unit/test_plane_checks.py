@@ -11,8 +11,8 @@ from metrics.checks.evidence import Emulation
 from metrics.checks.plane import RULES
 from metrics.checks.rule import Absent
 from metrics.recorded.dataplane import spans
-from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, Phase
 from metrics.recorded.stalls import Stalls, is_the_hosts, merge
+from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, Phase
 
 MS = 1_000_000
 SECOND = 1000 * MS

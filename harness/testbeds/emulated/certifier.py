@@ -16,9 +16,9 @@ from harness.testbeds.emulated.introduction import Introduction, Slots
 from harness.testbeds.emulated.probes import APART_MS, AskedOfProbes, Prober
 from metrics.recorded import first_packets
 from metrics.recorded.probing import MOST_ATTEMPTS, PAIR_FACTOR, explained, last_attempts, limits_ms, measure_sweep
+from metrics.recorded.stalls import read_stalls
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.rundir.parquet import labelled
-from metrics.recorded.stalls import read_stalls
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.network import Network
 

@@ -37,8 +37,8 @@ from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from harness.testbeds.registry import find_testbed
-from metrics.recorded.host_captures import choose_hosts
 from metrics.processors import find_groups, read_throttling
+from metrics.recorded.host_captures import choose_hosts
 from metrics.rundir import AppliedChange, write_file
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, FAULTS_FILE, PRESSURE_FILE, WORK_FOLDER
 from peer.runtime.agent_metrics import read_pss_bytes
