@@ -83,7 +83,6 @@ MEANINGS = (
 ABSENT = {
     "reorder": "the network keeps the order of the packets of a pair",
     "reordering": "the network keeps the order of the packets of a pair",
-    "duplicate": "the network duplicates no packets",
     "duplication": "the network duplicates no packets",
     "corruption": "the network corrupts no packets",
     "corrupt": "the network corrupts no packets",
