@@ -9,6 +9,7 @@ from metrics.checks import check_run
 from metrics.checks import evidence as parts
 from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
 from metrics.checks.rule import Absent
+from metrics.offsets import Offsets
 from metrics.recorded.dataplane import PlaneInterval
 from metrics.recorded.first_packets import Contrast, IntroductionAttempt, SlotTally
 from metrics.recorded.host_captures import HostCaptures, HostCounts, Waits
@@ -132,6 +133,7 @@ SOUND = Evidence(
         workload=Phase("workload", *JUDGED_NS),
         stalls=NO_STALLS,
         lateness_p99_ms=0.5,
+        offsets=Offsets(10, 0, 0.35, 0.2, "hosts 0 and 1"),
     ),
     changes=parts.Changes(
         applied=(AppliedChange(SECOND, SECOND + 100_000), AppliedChange(2 * SECOND, 2 * SECOND)),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from metrics.checks.rule import Absent
+from metrics.offsets import Offsets
 from metrics.recorded.dataplane import PlaneInterval
 from metrics.recorded.first_packets import IntroductionAttempt
 from metrics.recorded.host_captures import HostCaptures
@@ -241,6 +242,7 @@ class Emulation(Struct, frozen=True):
     workload: Phase | None  # None = the run had none
     stalls: Stalls
     lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
+    offsets: Offsets | None = None  # None = there are not two sweeps of the idle network
     unmeasured: Absent | None = None  # why the data plane says nothing of its lateness; None = it does
 
 
