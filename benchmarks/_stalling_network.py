@@ -10,11 +10,11 @@ import numpy.typing as npt
 from harness.planes.userspace.faults import Firsts, LateFirsts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.probes import Prober
-from metrics import first_packets
-from metrics.first_packets import IntroductionAttempt
+from metrics.recorded import first_packets
+from metrics.recorded.first_packets import IntroductionAttempt
+from metrics.recorded.stalls import merge, read_stalls
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
-from metrics.stalls import merge, read_stalls
 from topologies.network import Network
 
 RATE_PER_S = 8000.0

@@ -31,9 +31,9 @@ from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.pace import FIRST_PER_S
 from harness.testbeds.emulated.probes import Prober
-from metrics import first_packets
-from metrics.first_packets import IntroductionAttempt, standing
-from metrics.stalls import read_stalls
+from metrics.recorded import first_packets
+from metrics.recorded.first_packets import IntroductionAttempt, standing
+from metrics.recorded.stalls import read_stalls
 from peer.runtime.clock import UNDILATED
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities

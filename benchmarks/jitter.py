@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from metrics.recorded.stalls import read_stalls
 from metrics.rundir import RunDir
-from metrics.stalls import read_stalls
 from topologies.jitter import Jitter
 
 DELAY_MS: Final = 40

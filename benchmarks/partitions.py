@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from metrics.changes import FOREVER_NS, changes_of_nodes
-from metrics.host_captures import read_seen
 from metrics.pcap.records import TX
+from metrics.recorded.host_captures import read_seen
 from metrics.rundir import RunDir
 
 QUICKSTART = Path(__file__).parents[1] / "playbooks/experiments/quickstart.toml"

@@ -2,8 +2,8 @@
 
 Real sweeps: inside one sandbox, hosts in cities of the world are probed over a data plane that is sound, or in which
 the round trip of one pair, drawn anew each time, is longer or shorter than asked for. A virtual machine's processors
-are kept awake, as in a run. Each row counts how many pairs of sweeps found any pair off (``metrics.offsets``), and how
-many found the right one.
+are kept awake, as in a run. Each row counts how many pairs of sweeps found any pair off (``metrics.recorded.offsets``),
+and how many found the right one.
 """
 
 import argparse
@@ -31,8 +31,8 @@ from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.pace import FIRST_PER_S, Pace
 from harness.testbeds.emulated.probes import Prober
-from metrics.offsets import PHASES, measure_offsets
-from metrics.probing import read_achieved
+from metrics.recorded.offsets import PHASES, measure_offsets
+from metrics.recorded.probing import read_achieved
 from peer.runtime.clock import UNDILATED
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities

@@ -37,6 +37,9 @@ _INNER_QUEUES: Final = "inner_queues_ms"
 _ACCESS: Final = "access"
 """The values that are staged for every node: the arrays of ``Access``."""
 
+_SEGMENT: Final = "segment_bytes"
+"""A value that is staged once: the payload of a full TCP packet."""
+
 _MS: Final = 1e6
 
 
@@ -45,7 +48,8 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
 
     If the network has bottlenecks, there is a matrix of the lengths of their queues, too.
 
-    Beside the matrices are the rates and queues of the nodes' access links, and the changes that faults make.
+    Beside the matrices are the rates and queues of the nodes' access links, the payload of a full TCP packet, and the
+    changes that faults make.
     """
     network = run.network
     hosts = {place.node: place.host for place in run.plan.placement}
@@ -57,6 +61,8 @@ def stage_asked(run: RunDir, pairs: Place) -> None:
         access[1, side, nodes] = [link.queue_ms for link in links]
     with whole(pairs / f"{_ACCESS}.npy") as attempt, attempt.open("wb") as file:
         np.save(file, access)
+    with whole(pairs / f"{_SEGMENT}.npy") as attempt, attempt.open("wb") as file:
+        np.save(file, np.array([run.segment_bytes]))
     if changes := changes_of_nodes(run):
         with whole(pairs / CHANGES_FILE) as attempt:
             attempt.write_bytes(encode_changes(changes))
@@ -90,6 +96,11 @@ def find_asked(pairs: Place, name: str, source: Column, destination: Column, at_
     if at_ns is not None:
         values = PairChanges.staged(pairs).alter(name, values, rows, columns, _numbers(at_ns))
     return pa.array(values, pa.float64(), mask=~known | np.isnan(values))
+
+
+def find_segment_bytes(pairs: Place) -> int:
+    """Return the payload of a full TCP packet, from the folder of ``stage_asked``."""
+    return int(map_array(pairs / f"{_SEGMENT}.npy")[0])
 
 
 def find_queues(pairs: Place, source: Column, destination: Column, at_ns: Column) -> Floats:

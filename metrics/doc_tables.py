@@ -13,7 +13,7 @@ from metrics.checks.rule import GRAVE_FACTOR, CheckRule, Limit
 from metrics.comparison.error_rates import HEAD, tabulate_rates
 from metrics.dataframes.catalogue import MEANINGS, OWN_SCHEMAS, to_spark
 from metrics.measures.registry import HEADLINE, OVERLAY, STUDIED, find_measure
-from metrics.probing import PHASES
+from metrics.recorded.probing import PHASES
 from metrics.tables.schemas import TABLES
 
 _NAMES = ("verdict", "results", "studies", "tables", "dataframes")

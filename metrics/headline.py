@@ -18,7 +18,7 @@ from metrics.measures.registry import HEADLINE
 from metrics.measures.snapshots import LINKS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
-from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.recorded.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.reported import find_missing, hide_values
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file

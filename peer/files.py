@@ -14,6 +14,8 @@ TRACE_FOLDER = "trace"
 LOGS_FOLDER = "logs"
 RECORD_FOLDER = "record"
 OUTPUT_FOLDER = "output"
+TEMPORARY_FOLDER = "tmp"
+"""Is not collected, and is removed when the peers have ended."""
 
 
 def trace_file(node: int) -> str:
@@ -54,3 +56,8 @@ def output_files(host: str, process: str) -> tuple[str, str]:
 def ends_file(host: str) -> str:
     """Return the path of the file in the folder that says how each process of a host ended."""
     return f"{host_folder(host)}/processes.jsonl"
+
+
+def temporary_folder(node: int) -> str:
+    """Return the path of the folder for temporary files of a node's programs, in the folder."""
+    return f"{TEMPORARY_FOLDER}/{node}"

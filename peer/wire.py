@@ -33,8 +33,10 @@ VERSION = 1
 HEADER = struct.Struct(">HBBIQBBBB")
 HEADER_BYTES = HEADER.size
 MAX_FRAME_BYTES = 1 << 20
+MTU_BYTES = 1500
+"""The MTU of Ethernet."""
 MSS_BYTES = 1448
-"""The payload of a full packet with frames: TCP on Ethernet, with timestamps."""
+"""The payload of a full packet with frames at that MTU: TCP with timestamps."""
 MAX_FRAME_TOPICS = 255
 MAX_MESSAGE_ID = 2**63 - 1
 """The largest message id, so that a 64-bit column of a table can contain all ids."""

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from harness.experiment.form import CaptureSpec, Experiment, ProbeSpec
 from harness.experiment.sections.underlay import UnderlaySpec
 from harness.experiment.sections.workload import WorkloadSpec
-from metrics.first_packets import SCHEMA
+from metrics.recorded.first_packets import SCHEMA
 from metrics.rundir import Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
 from peer.core.contract import message_id

@@ -9,15 +9,15 @@ from metrics.checks import check_run
 from metrics.checks import evidence as parts
 from metrics.checks.evidence import Evidence, Matching, Outcome, Spread
 from metrics.checks.rule import Absent
-from metrics.dataplane import PlaneInterval
-from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
-from metrics.host_captures import HostCaptures, HostCounts, Waits
-from metrics.offsets import Offsets
-from metrics.probing import PHASES, Extreme, RttErrors, Sweep
+from metrics.recorded.dataplane import PlaneInterval
+from metrics.recorded.first_packets import Contrast, IntroductionAttempt, SlotTally
+from metrics.recorded.host_captures import HostCaptures, HostCounts, Waits
+from metrics.recorded.offsets import Offsets
+from metrics.recorded.probing import PHASES, Extreme, RttErrors, Sweep
+from metrics.recorded.round_trips import PhaseTrips
+from metrics.recorded.stalls import Late, Stalls
 from metrics.recount import Recount, count_changes, recount
-from metrics.round_trips import PhaseTrips
 from metrics.rundir import AppliedChange, Phase, RunDir
-from metrics.stalls import Late, Stalls
 from metrics.tables.evidence import read_emulation
 from tests.fabricate import Fabrication
 

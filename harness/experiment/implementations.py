@@ -110,23 +110,25 @@ def known_names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def find_implementation(name: str, place: str) -> Found:
+def find_implementation(name: str, place: str, folder: Path = Path()) -> Found:
     """Find an implementation by its name or the path of its file.
 
     Args:
         name: a name, or a path that ends in ``.toml``.
         place: where it is named, for errors.
+        folder: the folder that the path is relative to. Default: the working directory.
 
     Raises:
         ExperimentError: there is none, or its file is invalid.
     """
-    path = Path(name).absolute() if name.endswith(".toml") else FOLDER / f"{name}.toml"
+    path = (folder / name).absolute() if name.endswith(".toml") else FOLDER / f"{name}.toml"
     try:
         content = path.read_bytes()
         said = msgspec.convert(tomllib.loads(content.decode()), Implementation)
     except FileNotFoundError:
         known = ", ".join(known_names())
-        raise ExperimentError(place, f"expected one of {known}, or a file .toml, got {name!r}") from None
+        unknown = f"expected one of {known}, or a file .toml, got {name!r}"
+        raise ExperimentError(place, f"{path} is not there" if name.endswith(".toml") else unknown) from None
     except (OSError, ValueError) as error:
         raise ExperimentError(str(path), str(error)) from None
     digest = hashlib.sha256(content)
@@ -151,8 +153,12 @@ def _add_files(digest: "hashlib._Hash", path: Path, words: Iterable[str]) -> Non
                 raise ExperimentError(str(path), f"a command names {beside}: {error.strerror}") from None
 
 
-def with_programs(peer: PeerSpec) -> PeerSpec:
+def with_programs(peer: PeerSpec, folder: Path) -> PeerSpec:
     """Fill in what the files of the section's implementations say, and what programs report by their contract.
+
+    Args:
+        peer: the section.
+        folder: the folder of the experiment file, to which the paths of implementations are relative.
 
     Raises:
         ExperimentError: a key contradicts them, or one of them is not on this machine.
@@ -166,7 +172,7 @@ def with_programs(peer: PeerSpec) -> PeerSpec:
         return structs.replace(peer, says=_reported(peer.events, peer.says, "$.peer.says"))
     _refuse_contradictions(peer)
     key = "$.peer.mix[{}].implementation" if peer.mix else "$.peer.implementation"
-    programs = tuple(_describe(each.implementation, key.format(number)) for number, each in enumerate(mix))
+    programs = tuple(_describe(each.implementation, key.format(number), folder) for number, each in enumerate(mix))
     total = sum(each.share for each in mix) or 1.0
     shares = [each.share / total for each in mix]
     costs = {name: [getattr(program, name) for program in programs] for name in _COSTS}
@@ -215,12 +221,13 @@ def _refuse_contradictions(peer: PeerSpec) -> None:
         raise ExperimentError("$.peer.mix", "a node has two implementations")
 
 
-def _describe(name: str, place: str) -> ProgramSpec:
-    found = find_implementation(name, place)
+def _describe(name: str, place: str, folder: Path) -> ProgramSpec:
+    found = find_implementation(name, place, folder)
+    fix = f"try: trellis fetch {found.path if name.endswith('.toml') else name}"
     if not found.is_there:
-        raise ExperimentError(place, f"{found.name} has not been fetched; try: trellis fetch {name}")
+        raise ExperimentError(place, f"{found.name} has not been fetched; {fix}")
     for wrong in found.wrong_files(found.files):
-        problem = f"{found.files / wrong} is not the file that {found.name} names; try: trellis fetch {name}"
+        problem = f"{found.files / wrong} is not the file that {found.name} names; {fix}"
         raise ExperimentError(place, problem)
     said = found.said
     return ProgramSpec(

@@ -68,11 +68,15 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
         document["seed"] = seed
     with naming_origin(path, overrides, seed=seed):
         take_plugins(document, path)
-        return decode_experiment(document)
+        return decode_experiment(document, path.parent)
 
 
-def decode_experiment(document: dict[str, Any]) -> Experiment:
+def decode_experiment(document: dict[str, Any], folder: Path = Path()) -> Experiment:
     """Make an experiment of a document. A missing key has the protocol's value, otherwise the section's default.
+
+    Args:
+        document: the content of an experiment file.
+        folder: the folder of that file. Default: the working directory.
 
     Raises:
         ExperimentError: a key is invalid, or two keys contradict each other.
@@ -81,7 +85,7 @@ def decode_experiment(document: dict[str, Any]) -> Experiment:
     own = _own_settings(PROTOCOLS[experiment.protocol].composition)
     sections = {name: {**settings, **document.get(name, {})} for name, settings in own.items()}
     experiment = decode({**document, **sections}, Experiment)
-    experiment = structs.replace(experiment, peer=with_programs(experiment.peer))
+    experiment = structs.replace(experiment, peer=with_programs(experiment.peer, folder))
     check_rules(experiment)
     return experiment
 

@@ -1,8 +1,11 @@
 """Gets the files of an implementation into the user's cache, by the commands that its file names."""
 
+import fcntl
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from harness.errors import TrellisError
@@ -19,7 +22,8 @@ def fetch(found: Found) -> Path:
     """Run the commands of an implementation in a folder of the cache, unless it is there and whole.
 
     The folder has its final path from the beginning, since programs such as virtual environments contain it. It is
-    marked as whole by ``Found.mark`` at the end.
+    marked as whole by ``Found.mark`` at the end. Of two processes that fetch the same implementation, one waits for the
+    other and keeps what that one has made.
 
     Returns:
         The folder.
@@ -28,14 +32,48 @@ def fetch(found: Found) -> Path:
         FetchError: a command failed, a file is not the one that the implementation names, or an earlier folder cannot
             be removed.
     """
+    if not _is_whole(found):
+        with _alone(found):
+            if not _is_whole(found):
+                _make(found)
+    return found.files
+
+
+def _is_whole(found: Found) -> bool:
+    return found.is_there and not list(found.wrong_files(found.files))
+
+
+@contextmanager
+def _alone(found: Found) -> Iterator[None]:
+    """Wait until no other process fetches the implementation, and keep others waiting. The lock ends with the process.
+
+    Raises:
+        FetchError: the file of the lock cannot be made.
+    """
+    lock = found.files.with_name(f"{found.files.name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        file = lock.open("w")
+    except OSError as error:
+        raise FetchError(f"{lock} cannot be made: {error.strerror}") from None
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(found: Found) -> None:
+    """Make the folder; leave nothing if that fails.
+
+    Raises:
+        FetchError: see ``fetch``.
+    """
     target = found.files
-    if found.is_there and not list(found.wrong_files(target)):
-        return target
+    found.mark.unlink(missing_ok=True)  # first, so that no run begins with what is removed
     shutil.rmtree(target, ignore_errors=True)
     try:
-        target.mkdir(parents=True)
+        target.mkdir()
     except OSError as error:
-        raise FetchError(f"{target} cannot be made anew: {error.strerror}") from None
+        raise FetchError(f"{target} cannot be made: {error.strerror}") from None
     try:
         for words in found.said.fetch:
             _run(found.fill_in(words), target)
@@ -45,7 +83,6 @@ def fetch(found: Found) -> Path:
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
-    return target
 
 
 def _run(words: tuple[str, ...], folder: Path) -> None:

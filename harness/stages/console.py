@@ -40,7 +40,10 @@ def look_around(run_dir: Path) -> None:
     plane = make(
         planned.network, planned.plan.seed, run_dir, None, 1.0, round(experiment.verdict.lateness_p99_ms * 1e6)
     )
-    plane.attach([Port(host.number, host.netns, address) for host, address in zip(booted, wan_ips, strict=True)])
+    mtu = experiment.underlay.mtu_bytes
+    plane.attach(
+        [Port(host.number, host.netns, address, mtu=mtu) for host, address in zip(booted, wan_ips, strict=True)]
+    )
     addresses = dict(zip(names, wan_ips, strict=True))
     for line in describe_hosts(underlay, addresses):
         print(printable(line), flush=True)

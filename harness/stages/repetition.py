@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from metrics.recorded.stalls import is_the_hosts
 from metrics.rundir import VALID, Attempt, Summary
-from metrics.stalls import is_the_hosts
 
 
 def is_spoiled_by_host(summary: Summary) -> bool:

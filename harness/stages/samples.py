@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 
 from harness.stages.prometheus import Prometheus
 from metrics.libp2p_names import PREFIX
+from metrics.recorded.samples import SAMPLES
 from metrics.rundir.parquet import label
-from metrics.samples import SAMPLES
 
 _MOST_SAMPLES: Final = 1_000_000
 """Of an answer, about: each takes some 25 bytes of JSON."""

@@ -2,8 +2,8 @@
 
 from metrics.checks import evidence
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, none_of
+from metrics.recorded.stalls import Late
 from metrics.rundir import SUSPECT
-from metrics.stalls import Late
 
 RULES = Rules()
 

@@ -8,15 +8,15 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from metrics.checks.rule import Absent
-from metrics.dataplane import PlaneInterval
-from metrics.first_packets import IntroductionAttempt
-from metrics.host_captures import HostCaptures
-from metrics.offsets import Offsets
-from metrics.probing import Sweep
+from metrics.recorded.dataplane import PlaneInterval
+from metrics.recorded.first_packets import IntroductionAttempt
+from metrics.recorded.host_captures import HostCaptures
+from metrics.recorded.offsets import Offsets
+from metrics.recorded.probing import Sweep
+from metrics.recorded.round_trips import PhaseTrips
+from metrics.recorded.stalls import Late, Stalls
 from metrics.recount import Recount
-from metrics.round_trips import PhaseTrips
 from metrics.rundir import AppliedChange, Phase
-from metrics.stalls import Late, Stalls
 
 
 class Outcome(Struct, frozen=True):

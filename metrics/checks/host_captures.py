@@ -2,7 +2,7 @@
 
 from metrics.checks.evidence import Emulation
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
-from metrics.host_captures import HostCaptures, Waits
+from metrics.recorded.host_captures import HostCaptures, Waits
 from metrics.rundir import INVALID
 
 RULES = Rules()

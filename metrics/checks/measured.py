@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from metrics.checks.evidence import MeasuredNetwork
 from metrics.checks.rule import Absent, Judgement, Limit, Rules
-from metrics.probing import PHASES
-from metrics.round_trips import Pair, PhaseTrips
+from metrics.recorded.probing import PHASES
+from metrics.recorded.round_trips import Pair, PhaseTrips
 from metrics.rundir import SUSPECT
 
 RULES = Rules()

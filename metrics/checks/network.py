@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from metrics.checks.evidence import Emulation, Publications, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_of
-from metrics.first_packets import RULES as COMPARED
-from metrics.first_packets import Contrast, Name, standing
 from metrics.intervals import binomial_tails
-from metrics.offsets import OFFSET_MS
-from metrics.probing import JITTER_SIGMAS, PAIR_FACTOR, PHASES, QUANTILES, Sweep
+from metrics.recorded.first_packets import RULES as COMPARED
+from metrics.recorded.first_packets import Contrast, Name, standing
+from metrics.recorded.offsets import OFFSET_MS
+from metrics.recorded.probing import JITTER_SIGMAS, PAIR_FACTOR, PHASES, QUANTILES, Sweep
+from metrics.recorded.stalls import Late
 from metrics.rundir import INVALID, SUSPECT
 from metrics.rundir.files import FIRST_PACKETS_FILE
-from metrics.stalls import Late
 
 RULES = Rules()
 

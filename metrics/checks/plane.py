@@ -10,9 +10,9 @@ from msgspec import structs
 
 from metrics.checks.evidence import Changes, Emulation
 from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, share_at_most
-from metrics.dataplane import Burst, PlaneInterval, busy_spans, merge_counts, quantile_ns
+from metrics.recorded.dataplane import Burst, PlaneInterval, busy_spans, merge_counts, quantile_ns
+from metrics.recorded.stalls import Bools, Ints, Late, Stalls
 from metrics.rundir import INVALID, SUSPECT
-from metrics.stalls import Bools, Ints, Late, Stalls
 
 RULES = Rules()
 

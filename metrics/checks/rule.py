@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from metrics.recorded.stalls import Late
 from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, Check
-from metrics.stalls import Late
 
 GRAVE_FACTOR = 10
 """If the check's rule says ``grave``, a value above this many times its limit makes the run invalid."""

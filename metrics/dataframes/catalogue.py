@@ -7,8 +7,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from metrics.recorded.samples import SAMPLES
 from metrics.rundir.parquet import label, units_of
-from metrics.samples import SAMPLES
 from metrics.tables.exports import MEANINGS as TABLES
 from metrics.tables.exports import schema_of_table
 from metrics.tables.schemas import schema_of

@@ -1,6 +1,6 @@
 """Imports the modules of the tasks, without those of the measures, so that no task of a worker has to."""
 
-from metrics import host_captures  # noqa: F401
+from metrics.recorded import host_captures  # noqa: F401
 from metrics.tables import (  # noqa: F401
     accounts,
     condensed,

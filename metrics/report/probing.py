@@ -4,12 +4,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from metrics import first_packets
 from metrics.measures.measure import quantile
-from metrics.probing import read_achieved, rtt_errors_ms
-from metrics.round_trips import measure_phases, read_round_trips
+from metrics.recorded import first_packets
+from metrics.recorded.probing import read_achieved, rtt_errors_ms
+from metrics.recorded.round_trips import measure_phases, read_round_trips
+from metrics.recorded.stalls import read_stalls
 from metrics.rundir import RunDir
-from metrics.stalls import read_stalls
 
 
 def round_trip_rows(run: RunDir) -> list[dict[str, Any]]:

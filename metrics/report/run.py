@@ -8,11 +8,11 @@ import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries
 from metrics.foreign_text import printable
-from metrics.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.recorded.probing import last_attempts, read_achieved, rtt_errors_ms
+from metrics.recorded.samples import read_samples
 from metrics.reported import find_missing, is_hidden
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
-from metrics.samples import read_samples
 from metrics.storage import Place
 from metrics.storage.parquet import group_parquet, read_parquet
 from metrics.tables.schemas import arrow_schema, require_tables

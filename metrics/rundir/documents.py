@@ -21,6 +21,7 @@ from metrics.rundir.bounds import (
     require_shallow,
 )
 from metrics.rundir.timeline import Phase, Timeline
+from peer.wire import MTU_BYTES
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"
 
@@ -94,6 +95,7 @@ class Views(Struct, frozen=True):
 class _Underlay(Struct, frozen=True):
     kind: Text
     hosts: NodeNumber | None = None
+    mtu_bytes: Annotated[int, Meta(ge=576, le=65_535)] = MTU_BYTES
 
 
 class _Capture(Struct, frozen=True):
@@ -287,8 +289,8 @@ class Check(Struct, frozen=True):
     ``scope`` is the part of the verdict's scope (``Scope``) to which the check belongs.
 
     If a stall of the host may be the cause: ``late`` samples were beyond the limit, ``explained`` of them would not
-    have been without such stalls (``metrics.stalls``), and the check fails if more than ``allowed`` are late. None: a
-    stall of the host explains nothing in this check.
+    have been without such stalls (``metrics.recorded.stalls``), and the check fails if more than ``allowed`` are late.
+    None: a stall of the host explains nothing in this check.
     """
 
     name: str

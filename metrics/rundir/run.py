@@ -28,9 +28,10 @@ from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, rea
 from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
 from metrics.storage import Place, StorePath
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
+from peer.wire import MSS_BYTES, MTU_BYTES
 
 if TYPE_CHECKING:
-    from metrics.stalls import Stalls
+    from metrics.recorded.stalls import Stalls
     from topologies.model import Underlay
     from topologies.network import Network
     from topologies.timeline import Change
@@ -101,7 +102,7 @@ class RunDir:
 
     def _measured(self, asked: Underlay) -> Underlay:
         """Return the underlay with the delays that were measured, if the testbed did not shape the network."""
-        from metrics.round_trips import SCHEMA, measured_underlay, read_round_trips
+        from metrics.recorded.round_trips import SCHEMA, measured_underlay, read_round_trips
 
         rows = read_round_trips(self.path)
         return measured_underlay(asked, SCHEMA.empty_table() if rows is None else rows, self.plan.placement)
@@ -172,6 +173,12 @@ class RunDir:
         return round(float(self.experiment["workload"].get("settle_s", 0)) * SECOND_NS)
 
     @property
+    def segment_bytes(self) -> int:
+        """The payload of a full TCP packet with timestamps, at the MTU that was asked for."""
+        mtu_bytes: int = self.experiment["underlay"].get("mtu_bytes", MTU_BYTES)
+        return MSS_BYTES + mtu_bytes - MTU_BYTES
+
+    @property
     def has_expressions(self) -> bool:
         """Whether messages are for the nodes that satisfy an expression."""
         return bool(self.experiment.get("expressions", {}).get("kind", "none") != "none")
@@ -184,7 +191,7 @@ class RunDir:
 
     @cached_property
     def stalls(self) -> Stalls:
-        from metrics.stalls import read_stalls
+        from metrics.recorded.stalls import read_stalls
 
         return read_stalls(self.path)
 

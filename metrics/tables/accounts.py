@@ -19,7 +19,7 @@ from metrics.checks.evidence import Accounts, LateCounts
 from metrics.executors import Executor
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
-from metrics.stalls import Stalls
+from metrics.recorded.stalls import Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket

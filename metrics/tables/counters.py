@@ -16,9 +16,9 @@ from metrics.checks.evidence import Counters
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.pcap.walk import Ints
+from metrics.recorded.samples import read_samples
 from metrics.reported import DUPLICATE, RELAY, find_missing
 from metrics.rundir import RunDir
-from metrics.samples import read_samples
 from metrics.storage import Place
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import Column, numbers

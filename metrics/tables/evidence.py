@@ -8,19 +8,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics import first_packets
 from metrics.asked import RoundTrips
 from metrics.changes import PairChanges, asked_instants
 from metrics.checks import evidence as parts
 from metrics.checks.rule import Absent
-from metrics.dataplane import spans
-from metrics.host_captures import HostCaptures
-from metrics.offsets import measure_offsets
 from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
-from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
+from metrics.recorded import first_packets
+from metrics.recorded.dataplane import spans
+from metrics.recorded.host_captures import HostCaptures
+from metrics.recorded.offsets import measure_offsets
+from metrics.recorded.probing import PHASES, measure_sweep, read_achieved, without_changes
+from metrics.recorded.round_trips import measure_phases, read_round_trips
 from metrics.reported import LINK, find_missing, reports_nothing
-from metrics.round_trips import measure_phases, read_round_trips
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited

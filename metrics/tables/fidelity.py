@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from metrics.dataplane import last_counters, second_values, spans
 from metrics.measures.measure import quantile
 from metrics.pcap.walk import Ints
-from metrics.probing import read_achieved, rtt_errors_ms
+from metrics.recorded.dataplane import last_counters, second_values, spans
+from metrics.recorded.probing import read_achieved, rtt_errors_ms
 from metrics.rundir import DamagedError, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PRESSURE_FILE
 from metrics.storage import Place

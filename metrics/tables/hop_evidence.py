@@ -21,9 +21,9 @@ from metrics.checks.machine import RECEIVE_P99
 from metrics.executors import Executor
 from metrics.measures.measure import Values
 from metrics.pcap.walk import Bools, Ints
+from metrics.recorded.stalls import Late, Stalls
 from metrics.rundir import RunDir
 from metrics.rundir.files import table_file
-from metrics.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables.churn import Ending, excuse_unread

@@ -20,7 +20,7 @@ from metrics.checks.network import PUBLISH_LAG_P99
 from metrics.executors import Executor
 from metrics.measures.measure import Values
 from metrics.pcap.walk import Bools, Ints
-from metrics.stalls import Late, Stalls
+from metrics.recorded.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket

@@ -22,13 +22,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from metrics.asked import find_asked, find_queues
+from metrics.asked import find_asked, find_queues, find_segment_bytes
 from metrics.changes import PairChanges
 from metrics.pcap.walk import Bools, Ints
-from metrics.probing import JITTER_SIGMAS
+from metrics.recorded.probing import JITTER_SIGMAS
 from metrics.storage import Place
 from metrics.tables.columns import group_rows, numbers, valid
-from peer.wire import MSS_BYTES
 
 LEAST_NS: Final = 1_000_000
 """A frame that left its host this soon was not held back."""
@@ -109,7 +108,7 @@ class _Sent:
         return cls(
             stream,
             numbers(rows["off"]),
-            -(-numbers(rows["len_bytes"], 1) // MSS_BYTES),
+            -(-numbers(rows["len_bytes"], 1) // find_segment_bytes(pairs)),
             numbers(rows["log_send_ns"], _NEVER),
             left_ns,
             numbers(rows["tap_tx_last_ns"]),

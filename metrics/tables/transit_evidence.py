@@ -22,7 +22,7 @@ from metrics.checks.network import is_no_chance
 from metrics.checks.rule import Absent
 from metrics.executors import Executor
 from metrics.pcap.walk import Bools, Ints
-from metrics.stalls import Late, Stalls
+from metrics.recorded.stalls import Late, Stalls
 from metrics.storage import Place
 from metrics.tables.bottlenecks import Crossed
 from metrics.tables.buckets import read_bucket

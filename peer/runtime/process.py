@@ -22,7 +22,7 @@ from prometheus_client import start_http_server
 from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
 from peer.core.schedule import Publish, Vanish
-from peer.files import record_file, trace_file
+from peer.files import record_file, temporary_folder, trace_file
 from peer.instances.bootstrap import Step, first_directory, tell
 from peer.instances.lifecycle import enact
 from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
@@ -152,7 +152,10 @@ class Peer:
         if orders.agent.processes:
             return Processes(self._spec.node, orders.agent, orders.folder, self._clock, lambda: self._shared.zero_ns)
         if orders.agent.drives:
-            setting = Setting(self._spec.node, orders.agent, orders.overlay, orders.topics_by_message(), self._clock)
+            node = self._spec.node
+            temporary = (orders.folder / temporary_folder(node)).absolute()
+            topics = orders.topics_by_message()
+            setting = Setting(node, orders.agent, orders.overlay, topics, self._clock, temporary)
             if orders.part is not None:
                 return Scripted(setting, orders.part, orders.folder, trace, self._give_up)
             return Programs(setting, trace, self._give_up)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -29,11 +30,12 @@ class ProgramError(Exception):
 class Program:
     """A running process, which has its own process group and ends with this process. It needs a running loop.
 
-    It has the same standard error as this process.
+    It has the same standard error as this process. Its temporary files (``TMPDIR``) vanish with it.
 
     Args:
         words: the program and its arguments.
         environment: its environment variables besides those of this process.
+        temporary: the folder to make for its temporary files.
         heard: called with its output on standard output.
         failed: called with the reason why the program cannot go on.
 
@@ -49,6 +51,7 @@ class Program:
         self,
         words: Sequence[str],
         environment: Mapping[str, str],
+        temporary: Path,
         heard: Callable[[bytes], None],
         failed: Callable[[ProgramError], None],
     ) -> None:
@@ -57,16 +60,19 @@ class Program:
         self._heard = heard
         self._failed = failed
         self._unwritten = b""
+        self._temporary = temporary
         try:
+            temporary.mkdir(parents=True)
             self._process = subprocess.Popen(
                 words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                env={**os.environ, **environment},
+                env={**os.environ, **environment, "TMPDIR": str(temporary)},
                 process_group=0,
                 preexec_fn=partial(die_with_parent, os.getpid()),
             )
         except (OSError, subprocess.SubprocessError) as error:
+            shutil.rmtree(temporary, ignore_errors=True)
             raise ProgramError(f"cannot be started: {error}") from None
         assert self._process.stdin is not None, "it is a pipe"
         assert self._process.stdout is not None, "it is a pipe"
@@ -122,6 +128,7 @@ class Program:
             assert pipe is not None, "it is a pipe"
             pipe.close()
         os.close(self._pidfd)
+        shutil.rmtree(self._temporary, ignore_errors=True)
         self.ended.set_result(status)
 
 

@@ -1,7 +1,9 @@
 """The instances of a node whose peer is a program that reads and writes lines (``peer.lines``)."""
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
@@ -35,6 +37,7 @@ class Setting(Struct, frozen=True):
         overlay: the nodes of the run.
         messages: the topics of each message of the schedule.
         clock: the clock of the node.
+        temporary: the folder for temporary files of its programs. It is absolute, and is there while they run.
         ready_s: the time within which a program must be ready (s).
         end_s: the time within which it must end (s).
     """
@@ -44,6 +47,7 @@ class Setting(Struct, frozen=True):
     overlay: OverlayDocument
     messages: Mapping[MessageId, tuple[TopicId, ...]]
     clock: Clock
+    temporary: Path
     ready_s: float = READY_S
     end_s: float = END_S
 
@@ -88,6 +92,7 @@ class Programs:
         self._failed = failed
         self._connections = Connections(setting.overlay, setting.node, setting.agent.connect)
         self._present: _Instance | None = None
+        self._instances = 0
         self._closing: list[asyncio.Task[None]] = []
 
     async def listen(self) -> None:
@@ -143,6 +148,7 @@ class Programs:
             self._closing.append(asyncio.create_task(self._present.stop()))
             self._present = None
         await asyncio.gather(*self._closing)
+        shutil.rmtree(self._setting.temporary, ignore_errors=True)  # also of programs whose end is not known yet
 
     def trace(self, event: TraceEvent) -> None:
         """Write a trace event, and count it."""
@@ -155,7 +161,9 @@ class Programs:
         return self._present
 
     def _start(self, topics: Sequence[TopicId]) -> "_Instance":
-        self._present = _Instance(self._setting, topics, self.trace, self._failed)
+        self._instances += 1
+        temporary = self._setting.temporary / str(self._instances)
+        self._present = _Instance(self._setting, topics, temporary, self.trace, self._failed)
         return self._present
 
     def _end(self, reason: str) -> "_Instance":
@@ -178,6 +186,7 @@ class _Instance:
         self,
         setting: Setting,
         topics: Sequence[TopicId],
+        temporary: Path,
         trace: Callable[[TraceEvent], None],
         failed: Callable[[ProgramError], None],
     ) -> None:
@@ -198,7 +207,7 @@ class _Instance:
             clock.now_ns(),
             clock.virtual_ns,
         )
-        self._program = Program(setting.words, setting.environment, self._hear, self._fail)
+        self._program = Program(setting.words, setting.environment, temporary, self._hear, self._fail)
         self._program.ended.add_done_callback(self._judge_end)
         self._waiting = loop.call_later(setting.ready_s, self._fail_to_listen)
 

@@ -5,6 +5,7 @@ import contextlib
 import encodings.idna  # noqa: F401 - the metrics server looks its address up with it: loaded once, not in every peer
 import gc
 import os
+import shutil
 import signal
 import sys
 import time
@@ -150,6 +151,7 @@ class Supervisor:
         await self._end_children()
         if left := end_descendants():
             print(f"agent: these processes did not end: {left}", file=sys.stderr, flush=True)
+        shutil.rmtree(self._orders.folder / files.TEMPORARY_FOLDER, ignore_errors=True)  # of peers that were killed
         server.close()
         expected = agent.expected_final_state
         ended = [child.ended for child in self._children.values()]

@@ -2,13 +2,15 @@
 
 The daemon is asked by protobuf messages on a Unix socket. It is given no bootstrap nodes, relays or DHT. A node's key
 has the node's number as its seed (32 bytes, little-endian), so that every node knows every other node's peer id.
+
+Key and socket are in TMPDIR, which Trellis removes with the program. The daemon and this program have it as their
+working directory, since the path of a socket has at most 107 bytes.
 """
 
 import asyncio
 import os
 import socket
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -17,8 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 CONNECT, PUBSUB = 1, 8
 PUBLISH, SUBSCRIBE = 2, 3
 NODE, HOST, PORT = int(os.environ["TRELLIS_NODE"]), os.environ["TRELLIS_HOST"], int(os.environ["TRELLIS_PORT"])
-FOLDER = Path(tempfile.mkdtemp())
-SOCKET = str(FOLDER / "p2pd.sock")
+SOCKET, KEY = "p2pd.sock", "key"
 ATTEMPTS = 6
 
 
@@ -96,8 +97,9 @@ async def ask(kind, body):
 async def start(p2pd):
     """Start the daemon, and wait until it answers."""
     seed, public = key_of(NODE)
-    (FOLDER / "key").write_bytes(b"\x08\x01\x12\x40" + seed + public)
-    words = [p2pd, "-listen", f"/unix{SOCKET}", "-hostAddrs", f"/ip4/{HOST}/tcp/{PORT}", "-id", str(FOLDER / "key")]
+    Path(KEY).write_bytes(b"\x08\x01\x12\x40" + seed + public)
+    listen = f"/unix/proc/self/cwd/{SOCKET}"  # a multiaddress has absolute paths only
+    words = [p2pd, "-listen", listen, "-hostAddrs", f"/ip4/{HOST}/tcp/{PORT}", "-id", KEY]
     words += ["-pubsub", "-quic=false", "-relay=false", "-relayService=false", "-relayDiscovery=false", "-q"]
     quiet = asyncio.subprocess.DEVNULL
     daemon = await asyncio.create_subprocess_exec(*words, stdin=quiet, stdout=quiet)
@@ -142,6 +144,7 @@ async def publish(message_id, topic, size):
 
 
 async def main():
+    os.chdir(os.environ["TMPDIR"])
     daemon = await start(sys.argv[1])
     orders = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from metrics.host_captures import read_seen
 from metrics.pcap.records import TX
+from metrics.recorded.host_captures import read_seen
 from tests.e2e.run_experiment import EXPERIMENT, IN_PROCESS, Finished, finish, speaks_of_load, start
 
 pytestmark = pytest.mark.root

@@ -20,8 +20,8 @@ from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated.echo import PACKET_BYTES, EchoSockets
 from metrics.checks.network import is_no_chance
-from metrics.host_captures import Seen, read_seen
 from metrics.pcap.records import RX, TX
+from metrics.recorded.host_captures import Seen, read_seen
 from topologies.network import AskedOfPairs, Network
 
 HOSTS = 8

@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from harness.planes.plane import PairChange, PairsChange, Port
 from harness.planes.userspace.handle import UserspacePlane
 from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
-from metrics.stalls import read_stalls
+from metrics.recorded.stalls import read_stalls
+from peer.wire import MSS_BYTES, MTU_BYTES
 from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
 from topologies.link_graph import GraphLink, LinkGraph, Router
 from topologies.network import AskedOfPairs, Network
@@ -37,6 +39,8 @@ DELAY_MS = np.array([[0.0, 10.0, 25.0], [15.0, 0.0, 5.0], [35.0, 20.0, 0.0]])
 PAIRS = [(a, b) for a in range(HOSTS) for b in range(HOSTS) if a != b]
 ASKED_RTT_MS = np.array([DELAY_MS[a, b] + DELAY_MS[b, a] for a, b in PAIRS])
 SO_RCVBUFFORCE = 33
+IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
+IP_UDP_BYTES = 20 + 8
 
 
 def network(
@@ -69,10 +73,10 @@ Attach = Callable[..., UserspacePlane]
 def attach(namespaces: list[str], tmp_path: Path) -> Iterator[Attach]:
     planes = []
 
-    def attach(metrics: tuple[str, int] | None = None, **changes: Any) -> UserspacePlane:
+    def attach(metrics: tuple[str, int] | None = None, mtu: int = 1500, **changes: Any) -> UserspacePlane:
         plane = UserspacePlane(network(**changes), 7, tmp_path, metrics)
         planes.append(plane)
-        plane.attach(ports(namespaces))
+        plane.attach([msgspec.structs.replace(port, mtu=mtu) for port in ports(namespaces)])
         return plane
 
     yield attach
@@ -110,15 +114,23 @@ class Datagrams:
             return count
 
 
+@contextmanager
+def inside(netns: str) -> Iterator[None]:
+    descriptor = os.open(netns, os.O_RDONLY)
+    try:
+        with entered(descriptor):
+            yield
+    finally:
+        os.close(descriptor)
+
+
 @pytest.fixture
 def datagrams(namespaces: list[str]) -> Iterator[Callable[[], Datagrams]]:
     opened: list[socket.socket] = []
 
     def open_in(host: int) -> socket.socket:
-        descriptor = os.open(namespaces[host], os.O_RDONLY)
-        with entered(descriptor):
+        with inside(namespaces[host]):
             opened.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
-        os.close(descriptor)
         return opened[-1]
 
     def connect() -> Datagrams:
@@ -217,6 +229,26 @@ def test_a_bottleneck_limits_the_rate_of_its_paths_and_drops_the_rest(
     received = pass_a_hundred(plane, datagrams(), 0.003)
     [found] = plane.close().bottlenecks
     assert (found.link, found.frames, found.frame_bytes, found.drops) == (0, received, 1000 * received, 100 - received)
+
+
+@pytest.mark.parametrize("mtu", [576, 9000])
+def test_packets_are_as_long_as_the_mtu_and_no_longer(
+    mtu: int, namespaces: list[str], attach: Attach, datagrams: Callable[[], Datagrams]
+) -> None:
+    plane = attach(mtu=mtu)
+    flow = datagrams()
+    flow.source.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO)
+    with pytest.raises(OSError, match="Message too long"):
+        flow.send(1, mtu - IP_UDP_BYTES + 1)
+    flow.send(1, mtu - IP_UDP_BYTES)
+    settle(plane, 1)
+    assert (flow.receive(), plane.counters().bytes_out) == (1, mtu)
+    with inside(namespaces[1]):
+        listener = socket.create_server((address(1), 5000))
+    with inside(namespaces[0]):
+        sender = socket.create_connection((address(1), 5000))
+    with listener, sender:
+        assert sender.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) == MSS_BYTES + mtu - MTU_BYTES
 
 
 def test_capture_holds_every_frame_twice(namespaces: list[str], attach: Attach, tmp_path: Path) -> None:

@@ -20,8 +20,8 @@ from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated.echo import EchoSockets
 from metrics.checks.host_captures import RULES
-from metrics.host_captures import HostCaptures, Seen, Tally, read_seen
 from metrics.pcap.records import RX, TX
+from metrics.recorded.host_captures import HostCaptures, Seen, Tally, read_seen
 from metrics.rundir.files import HOST_CAPTURE_FILE
 from peer.runtime.clock import Clock
 from tests.sound_evidence import NO_STALLS, SOUND

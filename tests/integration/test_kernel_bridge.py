@@ -30,13 +30,18 @@ PAIRS = [(source, destination) for source in range(HOSTS) for destination in ran
 class Bridged:
     """Hosts behind a bridge in a namespace of its own."""
 
-    def __init__(self, switch: str, hosts: Sequence[str]) -> None:
+    def __init__(self, switch: str, hosts: Sequence[str], mtu: int = 1500) -> None:
         self.switch, self.hosts = switch, hosts
-        self.ports = [Port(host, netns, f"10.0.0.{host + 1}") for host, netns in enumerate(hosts)]
+        self.ports = [Port(host, netns, f"10.0.0.{host + 1}", mtu=mtu) for host, netns in enumerate(hosts)]
         batch(switch, "ip", settings.bridge_commands(self.ports))
         batch(switch, "bridge", settings.forwarding_commands(self.ports))
         for port in self.ports:
             batch(port.netns, "ip", settings.host_commands(port, self.ports))
+
+    def switch_off_offloads(self) -> None:
+        for port in self.ports:
+            switch_off(port.device, port.netns)
+            switch_off(settings.port_device(port.host), self.switch)
 
     def count(self) -> Counters:
         table = run(self.switch, "cat", "/proc/self/net/dev")
@@ -87,10 +92,16 @@ def test_offloads_are_off_afterwards(bridged: Bridged) -> None:
     """TCP hands the device segments larger than a packet of the wire while offloads are on, and none afterwards."""
     first = bridged.ports[0]
     assert largest_frame(bridged.hosts, first) > first.mtu, "veth devices have offloads at first"
-    for port in bridged.ports:
-        switch_off(port.device, port.netns)
-        switch_off(settings.port_device(port.host), bridged.switch)
+    bridged.switch_off_offloads()
     assert largest_frame(bridged.hosts, first) <= first.mtu
+
+
+@pytest.mark.parametrize("mtu", [1280, 9000])
+def test_full_packets_are_as_long_as_the_mtu(mtu: int) -> None:
+    with held_namespaces(1 + HOSTS) as (switch, *hosts):
+        bridged = Bridged(switch, hosts, mtu)
+        bridged.switch_off_offloads()
+        assert largest_frame(bridged.hosts, bridged.ports[0]) == mtu
 
 
 def largest_frame(hosts: Sequence[str], port: Port) -> int:

@@ -25,9 +25,9 @@ from metrics import open_run, open_runs, summary, tables
 from metrics.dataframes import OpenRuns
 from metrics.executors.cluster import MasterError
 from metrics.executors.spark import on_spark
+from metrics.recorded.samples import SAMPLES
 from metrics.rundir import RunDir, RunDirError
 from metrics.rundir.files import SAMPLES_FILE
-from metrics.samples import SAMPLES
 from metrics.session import connect_server, session
 from metrics.tables import staged
 from metrics.tables.schemas import TABLES

@@ -1,6 +1,8 @@
 """Programs that read and write lines as peers: real processes on loopback."""
 
 import asyncio
+import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -174,9 +176,8 @@ class Peer:
         place = PeerPlace(0, address, None)
         agent = AgentSpec("m", 1, (place,), (address, address), 0, 0, 0, 0, 9.0, command=program(text), events="lines")
         specs = tuple(NodeSpec(node, 1, (0,), {"name": "complete"}, {"name": "flood"}) for node in range(2))
-        setting = Setting(
-            0, agent, OverlayDocument(1, "complete", specs), {5: (0,)}, UNDILATED, ready_s=ready_s, end_s=0.3
-        )
+        overlay, self.temporary = OverlayDocument(1, "complete", specs), folder / "tmp"
+        setting = Setting(0, agent, overlay, {5: (0,)}, UNDILATED, self.temporary, ready_s=ready_s, end_s=0.3)
         self.trace = TraceFile(folder / "0.jsonl", 0, (0,), 1)
         self.programs = Programs(setting, self.trace, self._fail)
 
@@ -208,6 +209,46 @@ def test_silence_has_an_end(tmp_path: Path):
 def test_a_program_that_does_not_stop_is_killed(tmp_path: Path):
     peer = Peer(tmp_path, READY + "while True: time.sleep(60)")
     assert peer.fail() == ["did not end within 0.3 s after 'stop'"]
+
+
+WRITES = "import tempfile; tempfile.mkdtemp(); told = open(os.environ['TMPDIR'] + '/file', 'w')\n"
+
+
+STOPS = "for line in sys.stdin:\n if line == 'stop\\n':\n  break"
+
+
+@pytest.mark.parametrize("end", [STOPS, "while True: time.sleep(60)"])
+def test_temporary_files_vanish_with_the_program(tmp_path: Path, end: str):
+    """Also when it is killed."""
+    peer = Peer(
+        tmp_path, WRITES + f"assert os.path.dirname(tempfile.mkdtemp()) == {str(tmp_path / 'tmp/1')!r}\n" + READY + end
+    )
+    assert peer.fail() in ([], ["did not end within 0.3 s after 'stop'"])
+    assert not peer.temporary.exists()
+
+
+def test_each_instance_has_a_folder_for_temporary_files_and_none_is_left(machine):
+    changes = [Crash(100_000_000, 0), Join(500_000_000, 0, (0,))]
+    last = [Publish(5_000_000_000, 0, 99, (0,), 100)]
+    writes = "folder = os.environ['TMPDIR']; open(folder + '/file', 'w'); print(folder, file=sys.stderr)\n"
+    text = writes + THEN + "tell('publish', line.split()[1])\n if line == 'stop\\n':\n  break"
+    documents = {"schedule.jsonl": encode_schedule([*changes, *last]).decode()}
+    m = machine(1, documents=documents, stop_ns=6_000_000_000, **LINES | {"command": program(text)})
+    m.await_ready()
+    m.start()
+    assert m.wait() == 0
+    log = m.folder.joinpath("logs/0.log").read_text().splitlines()
+    assert log == [f"{m.folder}/tmp/0/1", f"{m.folder}/tmp/0/2"]
+    assert not m.folder.joinpath("tmp").exists()
+
+
+def test_temporary_files_vanish_when_the_peer_that_drives_the_program_is_killed(machine):
+    m = machine(1, **LINES | {"command": program(WRITES + READY + STOPS)})
+    m.await_ready()
+    assert m.folder.joinpath("tmp/0/1/file").exists()
+    os.kill(m.status()["peers"]["0"]["pid"], signal.SIGKILL)
+    assert m.wait() == 1
+    assert not m.folder.joinpath("tmp").exists()
 
 
 def test_a_program_that_does_not_read_holds_nobody_up(tmp_path: Path):

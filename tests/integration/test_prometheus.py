@@ -25,8 +25,8 @@ from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, 
 from harness.stages.samples import fetch_samples, write_samples
 from metrics.libp2p_names import MESSAGE_TYPES
 from metrics.prometheus import Target
+from metrics.recorded.samples import read_samples
 from metrics.rundir import Manifest, Phase
-from metrics.samples import read_samples
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root

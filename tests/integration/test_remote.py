@@ -21,9 +21,9 @@ from harness.interruption import GRACE_S
 from harness.planning import make_plan, read_plan, write_plan
 from harness.stages.prometheus import reopen_prometheus
 from harness.testbeds.remote.testbed import RemoteTestbed
-from metrics.probing import PHASES
 from metrics.prometheus import GRAPHS
-from metrics.round_trips import measure_phases, read_round_trips
+from metrics.recorded.probing import PHASES
+from metrics.recorded.round_trips import measure_phases, read_round_trips
 from metrics.rundir import ClockOffset, Manifest
 from tests.e2e.run_experiment import IN_PROCESS, speaks_of_load, trellis
 from tests.integration.deployment_machines import Box, fab, machines, prometheus_runs, sandboxed

@@ -17,9 +17,9 @@ from metrics.analysis import analyse
 from metrics.comparison.groups import group_runs
 from metrics.executors.in_process import InProcess
 from metrics.headline import headline
+from metrics.recorded.round_trips import SCHEMA
 from metrics.report import report
 from metrics.report.figures.registry import CHAPTERS, FIGURES
-from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir
 from metrics.tables.scheduled import weigh_schedule
 from metrics.totals import read_totals, write_totals

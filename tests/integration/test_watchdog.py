@@ -13,8 +13,8 @@ import pytest
 
 from harness.machine.scheduling import WATCHDOG_PRIORITY
 from harness.machine.watchdog import LATE_NS, Watchdog
+from metrics.recorded.stalls import covered_ns, read_stalls
 from metrics.rundir.files import STALLS_FILE
-from metrics.stalls import covered_ns, read_stalls
 from peer.runtime.clock import UNDILATED, Clock
 from tests.processes import await_end, is_alive
 

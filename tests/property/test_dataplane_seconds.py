@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.dataplane import busy_spans, last_counters, merge_counts, quantile_ns, second_values, spans
+from metrics.recorded.dataplane import busy_spans, last_counters, merge_counts, quantile_ns, second_values, spans
 
 SECOND = 1_000_000_000
 ZERO_NS = 50 * SECOND

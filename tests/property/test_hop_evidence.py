@@ -20,9 +20,9 @@ from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.evidence import FrameSets, Outcome, Spread
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
+from metrics.recorded.stalls import Late, Stalls, merge
 from metrics.rundir import Phase
 from metrics.rundir.documents import Behaviour, NodeOutline
-from metrics.stalls import Late, Stalls, merge
 from metrics.tables import churn, hop_evidence
 from metrics.tables.churn import Ending
 from metrics.tables.columns import numbers

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.testbeds.emulated.introduction import FEWEST_FOR_RESERVE, MOST_APART_S, SPREAD_S, Introduction, Slots
-from metrics.first_packets import RULES
+from metrics.recorded.first_packets import RULES
 from tests.examples import examples
 
 

@@ -18,7 +18,7 @@ from metrics.changes import PairChanges
 from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
 from metrics.measures.distribution import Distribution
-from metrics.stalls import Late, Stalls
+from metrics.recorded.stalls import Late, Stalls
 from metrics.tables import message_evidence
 from metrics.tables.buckets import divide, of_messages
 from metrics.tables.condensed import TRANSMISSIONS

@@ -7,9 +7,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metrics.recorded.stalls import SLACK_NS, Stalls, merge, read_stalls
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
-from metrics.stalls import SLACK_NS, Stalls, merge, read_stalls
 from tests.fabricate import Fabrication
 
 LONGEST = 40

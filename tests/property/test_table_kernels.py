@@ -29,7 +29,7 @@ from metrics.tables.traces import FRAMES as LOGS
 from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import covering_topics, keywords
 from peer.core.frames import Data, Subscriptions
-from peer.wire import size
+from peer.wire import MSS_BYTES, size
 
 Row = dict[str, Any]
 
@@ -163,6 +163,7 @@ def write_pairs(folder: Path) -> None:
     """``PAIRS`` as matrices; NaN where nothing was asked."""
     folder.mkdir()
     np.save(folder / "access.npy", np.zeros((2, 2, len(NODES) + 1)))
+    np.save(folder / "segment_bytes.npy", np.array([MSS_BYTES]))
     for name in ("delay_ms", "jitter_ms"):
         matrix = np.full((len(NODES), len(NODES)), np.nan)
         for pair in PAIRS:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.probing import JITTER_SIGMAS
+from metrics.recorded.probing import JITTER_SIGMAS
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
 from peer.wire import MSS_BYTES
@@ -95,7 +95,9 @@ def test_waits_are_what_a_loop_says(streams: list[Any], random: Any) -> None:
     with tempfile.TemporaryDirectory() as folder:
         access = np.zeros((2, 2, 3))  # rates and queues of two nodes, and of none
         access[:, :, :2] = np.ones((2, 2)), QUEUE_MS
-        for name, values in (("delay_ms", DELAYS_MS), ("jitter_ms", JITTER_MS), ("access", access)):
+        arrays = {"delay_ms": DELAYS_MS, "jitter_ms": JITTER_MS, "access": access}
+        arrays["segment_bytes"] = np.array([MSS_BYTES])
+        for name, values in arrays.items():
             np.save(Path(folder) / f"{name}.npy", values)
         found = tcp_waits(pa.Table.from_pylist(rows, arrow_schema("hops")), Path(folder))
     assert found.tolist() == [wait_of(row, rows) for row in rows]

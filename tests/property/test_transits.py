@@ -17,8 +17,8 @@ from metrics.checks.evidence import Losses, Outcome, Timed, Transits, WrongLinks
 from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
 from metrics.pcap.schemas import CROSSINGS
+from metrics.recorded.stalls import Stalls
 from metrics.rundir.files import CHANGES_FILE
-from metrics.stalls import Stalls
 from metrics.tables.bottleneck_replay import replay_bottlenecks
 from metrics.tables.bottlenecks import QUEUES, Crossed
 from metrics.tables.moments import Moments

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks._stalling_network import draw_stalls, introduce
 from harness.planes.userspace.faults import LateFirsts
-from metrics.first_packets import IntroductionAttempt, standing
+from metrics.recorded.first_packets import IntroductionAttempt, standing
 from tests.examples import long_unless
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities

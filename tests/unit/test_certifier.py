@@ -15,11 +15,11 @@ from harness.experiment.form import VerdictSpec
 from harness.testbeds.emulated.certifier import AGAIN_MS, Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
 from metrics.asked import RoundTrips
-from metrics.first_packets import judge, read, standing
-from metrics.probing import last_attempts, measure_sweep, read_achieved, repeats
+from metrics.recorded.first_packets import judge, read, standing
+from metrics.recorded.probing import last_attempts, measure_sweep, read_achieved, repeats
+from metrics.recorded.stalls import Stalls, merge
 from metrics.rundir import Stall
 from metrics.rundir.files import STALLS_FILE
-from metrics.stalls import Stalls, merge
 from topologies.generated import uniform_underlay
 from topologies.network import Network, uniform_network
 

@@ -11,8 +11,8 @@ import pytest
 from metrics.checks import check_run
 from metrics.checks import evidence as parts
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit
+from metrics.recorded.stalls import Late
 from metrics.rundir import INVALID, SUSPECT, AppliedChange, RunDir
-from metrics.stalls import Late
 from metrics.tables.evidence import copies_show_links, read_changes, read_load
 from tests.fabricate import SECOND, ZERO_NS, Fabrication
 from tests.sound_evidence import SOUND, change, failures, of_run

@@ -9,11 +9,11 @@ from metrics.checks import check_run
 from metrics.checks.evidence import LinkFrames, Losses, Matching, Outcome
 from metrics.checks.machine import CLOCK_ERROR
 from metrics.checks.rule import Absent
-from metrics.host_captures import HostCounts, Waits
-from metrics.probing import PHASES
-from metrics.round_trips import PhaseTrips
+from metrics.recorded.host_captures import HostCounts, Waits
+from metrics.recorded.probing import PHASES
+from metrics.recorded.round_trips import PhaseTrips
+from metrics.recorded.stalls import Late
 from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT
-from metrics.stalls import Late
 from metrics.summary import find_scope
 from metrics.tables.evidence import without_frames, without_messages
 from tests.sound_evidence import ROUND_TRIPS, SOUND, change, failures, span

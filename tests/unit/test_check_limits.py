@@ -8,10 +8,10 @@ from msgspec import structs
 from metrics.checks import check_run
 from metrics.checks.evidence import Jitter, LateCounts, Losses, PressureLine, Timed, WrongLinks
 from metrics.checks.network import is_no_chance
-from metrics.probing import Extreme
+from metrics.recorded.probing import Extreme
+from metrics.recorded.stalls import Late, is_the_hosts
 from metrics.recount import Recount
 from metrics.rundir import INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, AppliedChange
-from metrics.stalls import Late, is_the_hosts
 from tests.fabricate import SECOND
 from tests.sound_evidence import MS, SHORT, SOUND, change, failures, span, sweep
 

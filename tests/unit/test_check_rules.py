@@ -12,9 +12,9 @@ from metrics.checks import RULES, check_run
 from metrics.checks.consistency import BROKEN, CHURN_MARGIN, IDLE, SETTLE, TOLD
 from metrics.checks.evidence import Evidence
 from metrics.checks.rule import Absent, CheckRule, Judgement, Limit, at_most, few_late, share_at_most
-from metrics.first_packets import RULES as COMPARED
+from metrics.recorded.first_packets import RULES as COMPARED
+from metrics.recorded.stalls import Late
 from metrics.rundir import FAILED, INVALID, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT, Scope
-from metrics.stalls import Late
 from tests.fabricate import SECOND
 from tests.sound_evidence import MS, SOUND
 

@@ -14,7 +14,7 @@ from metrics.checks.accounts import NODE_DELAY
 from metrics.checks.consistency import CHURN_MARGIN, SETTLE
 from metrics.checks.evidence import LateCounts
 from metrics.executors.in_process import InProcess
-from metrics.stalls import Stalls
+from metrics.recorded.stalls import Stalls
 from metrics.tables.accounts import AccountEvidence, AccountSources, number_instances, weigh_accounts
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.interests import INTERESTS, UPTIMES

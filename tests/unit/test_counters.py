@@ -12,9 +12,9 @@ import pytest
 from metrics.checks.evidence import Counters
 from metrics.checks.rule import Absent
 from metrics.executors.in_process import InProcess
+from metrics.recorded.samples import SAMPLES
 from metrics.rundir import RunDir
 from metrics.rundir.files import SAMPLES_FILE
-from metrics.samples import SAMPLES
 from metrics.storage.names import UnreadableError
 from metrics.tables.counters import COUNTED, weigh_counters
 from metrics.tables.traces import FURTHER, TOLD

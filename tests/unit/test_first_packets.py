@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from metrics.checks.evidence import Emulation
 from metrics.checks.network import RULES
-from metrics.first_packets import SCHEMA, another_due, judge, read, sign_test, standing
+from metrics.recorded.first_packets import SCHEMA, another_due, judge, read, sign_test, standing
+from metrics.recorded.stalls import Stalls, is_the_hosts, read_stalls
 from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, STALLS_FILE
-from metrics.stalls import Stalls, is_the_hosts, read_stalls
 
 MS = 1_000_000
 RTT_MS, USUAL_MS = 80.0, 0.2

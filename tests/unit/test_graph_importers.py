@@ -1,14 +1,19 @@
 """Graphs as underlays: GraphML, GML and Rocketfuel's maps, and what becomes of odd ones."""
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness.experiment.loader import decode_experiment
 from harness.planning.underlays import make_network, make_underlay
-from topologies.importers import IMPORTERS, Options
+from topologies.importers import IMPORTERS, Options, graph_files
 from topologies.importers.graph_files import as_mbit, as_ms, name_routers
 from topologies.importers.imported import Imported
 from topologies.model import Underlay
@@ -136,6 +141,55 @@ def test_names_differ_whatever_the_file_has() -> None:
     assert named == ["a", "a (3)", "a (2)", "router 3", "router 5", "router 5 (2)"]
     assert notes == ["names: 1 routers have the name of another one, and got a number"]
     assert max(map(len, name_routers(["a" * 200] * 12, []))) == 200
+
+
+def name_slowly(names: list[str]) -> list[str]:
+    """The first name that is free of a name, the name (2), the name (3), ..."""
+    named: list[str] = []
+    for number, name in enumerate(names):
+        base = name[:190] or f"router {number}"
+        free = {*names, *named}.isdisjoint
+        is_first = name and name not in names[:number]
+        tries = chain([base], (f"{base} ({copy})" for copy in count(2)))
+        named.append(name if is_first else next(each for each in tries if free([each])))
+    return named
+
+
+@given(st.lists(st.sampled_from(["", "a", "a (2)", "a (3)", "b", "router 2", "c" * 190, "c" * 195]), max_size=12))
+def test_names_are_those_of_a_slow_loop(names: list[str]) -> None:
+    assert name_routers(names, []) == name_slowly(names)
+
+
+def test_the_steps_to_name_routers_grow_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    routers = 2000
+    steps = 0
+
+    def count_steps(start: int) -> Iterator[int]:
+        nonlocal steps
+        for number in count(start):
+            steps += 1
+            yield number
+
+    monkeypatch.setattr(graph_files, "count", count_steps)
+    named = name_routers(["Springfield"] * routers, [])
+    assert named == ["Springfield", *(f"Springfield ({number})" for number in range(2, routers + 1))]
+    assert steps == routers - 1
+
+
+@pytest.mark.data
+@pytest.mark.long
+def test_the_graphs_of_the_topology_zoo_are_read_as_docs_underlays_says(data_folder: Path) -> None:
+    def ways(path: Path) -> str:
+        for missing in ("refuse", "drop"):
+            try:
+                IMPORTERS["graphml"].read(path, Options(missing=missing))
+            except InputError:
+                continue
+            return missing
+        return "none"
+
+    files = (data_folder / "topology-zoo" / "graphml").glob("*.graphml")
+    assert Counter(map(ways, files)) == {"refuse": 75, "drop": 181, "none": 20}
 
 
 GML = """graph [

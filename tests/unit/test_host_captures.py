@@ -11,7 +11,8 @@ from msgspec import structs
 
 from harness.planes.pcapng import PacketForms, interface, section_header, statistics
 from metrics.checks.host_captures import RULES
-from metrics.host_captures import (
+from metrics.pcap.records import RX, TX
+from metrics.recorded.host_captures import (
     KEY_BYTES,
     HostCaptures,
     HostCounts,
@@ -22,10 +23,9 @@ from metrics.host_captures import (
     compare_captures,
     read_seen,
 )
-from metrics.pcap.records import RX, TX
+from metrics.recorded.stalls import Late, Stalls, is_the_hosts
 from metrics.rundir import FAILED, NOT_JUDGED, PASSED, Check, RunDir, RunDirError
 from metrics.rundir.files import HOST_CAPTURE_FILE
-from metrics.stalls import Late, Stalls, is_the_hosts
 from tests.fabricate import OFFSET_NS, SECOND, SNAPLEN, ZERO_NS, Fabrication
 from tests.sound_evidence import MS, NO_STALLS, SOUND
 

@@ -1,7 +1,10 @@
 """Implementations of peers as files: what they set, which nodes they are, and how their files are fetched."""
 
+import fcntl
 import hashlib
+import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +23,7 @@ from harness.experiment.implementations import (
     known_names,
     with_programs,
 )
-from harness.experiment.loader import decode_experiment
+from harness.experiment.loader import decode_experiment, load_experiment
 from harness.experiment.sections.peer import MixSpec, PeerSpec
 from harness.planning import make_plan
 from harness.planning.needs import estimate_needs
@@ -116,6 +119,25 @@ def test_what_is_not_there_is_refused_with_the_command_that_gets_it(tmp_path: Pa
     assert experiment(implementation=path).peer.command is not None
 
 
+def test_a_path_is_relative_to_the_experiment_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in a mix. A file of the same name in the working directory is another one."""
+    folder, elsewhere = tmp_path / "experiments", tmp_path / "elsewhere"
+    for each in (folder / "own", elsewhere / "own"):
+        each.mkdir(parents=True)
+    fetched(folder / "own", "one", memory=70)
+    fetched(elsewhere / "own", "one", memory=30)
+    monkeypatch.chdir(elsewhere)
+    file = folder / "x.toml"
+    head = 'name = "x"\nprotocol = "gossipsub"\nunderlay = { kind = "world-cities", hosts = 8 }\n'
+    for keys in ('implementation = "own/one.toml"', 'mix = [{ implementation = "own/one.toml", share = 1 }]'):
+        file.write_text(f"{head}[peer]\n{keys}\n")
+        assert load_experiment(file).peer.memory_mib == 70
+        assert load_experiment(Path("../experiments/x.toml")).peer.memory_mib == 70
+    file.write_text(f'{head}[peer]\nimplementation = "own/two.toml"\n')
+    with pytest.raises(ExperimentError, match=f"{folder}/own/two.toml is not there"):
+        load_experiment(file)
+
+
 def test_a_file_beside_it_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "lacking.toml"
     path.write_text(FILE.format(memory=1, says=[], said="x", digest="0").replace('"sh",', '"sh", "{here}/build.sh",'))
@@ -146,6 +168,45 @@ def test_a_command_that_fails_says_why(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("echo a program > program", "echo no network >&2; exit 3"))
     with pytest.raises(FetchError, match="failed with status 3: no network"):
         fetch(find_implementation(str(path), ""))
+
+
+def test_of_two_that_fetch_at_once_one_waits_and_keeps_what_the_other_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, runs = tmp_path / "gate", tmp_path / "runs"
+    path = Path(write(tmp_path, "one"))
+    held = f"echo >> {runs}; while [ ! -e {gate} ]; do sleep 0.02; done; echo a program > program"
+    path.write_text(path.read_text().replace("echo a program > program", held))
+    found = find_implementation(str(path), "")
+    asked = threading.Semaphore(0)
+    flock = fcntl.flock
+
+    def ask(file: Any, operation: int) -> None:
+        asked.release()
+        flock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", ask)
+    with ThreadPoolExecutor(2) as threads:
+        try:
+            fetches = [threads.submit(fetch, found) for _ in range(2)]
+            both = asked.acquire(timeout=60) and asked.acquire(timeout=60)
+        finally:
+            gate.touch()
+        assert both
+        assert [each.result() for each in fetches] == [found.files] * 2
+    assert runs.read_text() == "\n"
+    assert (found.files / "program").read_bytes() == CONTENT
+
+
+def test_one_that_fails_lets_the_next_one_fetch(tmp_path: Path) -> None:
+    path, net = Path(write(tmp_path, "one")), tmp_path / "net"
+    path.write_text(path.read_text().replace("echo a", f"test -e {net} && echo a"))
+    found = find_implementation(str(path), "")
+    with pytest.raises(FetchError):
+        fetch(found)
+    net.touch()
+    assert fetch(found) == found.files
+    assert found.is_there
 
 
 def test_another_file_of_the_same_name_is_fetched_apart(tmp_path: Path) -> None:
@@ -213,7 +274,7 @@ def test_nodes_that_are_missing_or_too_many_are_refused(mix: list[MixSpec], prob
 )
 def test_a_mix_gives_each_node_one_implementation(mix: list[MixSpec], problem: str) -> None:
     with pytest.raises(ExperimentError, match=problem):
-        with_programs(PeerSpec(mix=tuple(mix)))
+        with_programs(PeerSpec(mix=tuple(mix)), Path())
 
 
 def test_the_plan_counts_memory_and_start_of_programs(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from harness.doctor.facts import Trial
 from harness.errors import ExperimentError
@@ -14,7 +15,7 @@ from harness.experiment.form import Experiment
 from harness.experiment.loader import decode_experiment
 from harness.planes.kernel import MOST_HOSTS, PLANE, counting, settings
 from harness.planes.kernel.settings import Leaf, find_differences, port_device
-from harness.planes.plane import DROP_CAUSES, Port
+from harness.planes.plane import DROP_CAUSES, Counters, Port
 from harness.planning import make_plan, planes
 from topologies.network import AskedOfPairs, Network
 
@@ -99,6 +100,18 @@ def test_every_host_is_behind_its_own_port_and_knows_all_others() -> None:
         known = {line.split()[2]: line.split()[4] for line in commands if line.startswith("neighbour")}
         assert known == {other.address: settings.mac(other.address) for other in PORTS if other is not port}
     assert len({settings.mac(port.address) for port in PORTS}) == len(PORTS)
+
+
+def test_devices_and_queues_follow_the_mtu() -> None:
+    ports = [replace(port, mtu=9000) for port in PORTS]
+    devices = [line for line in settings.bridge_commands(ports) if " type veth " in line]
+    assert len(devices) == len(PORTS) + 1
+    assert all(line.count(" mtu 9000") == 2 for line in devices)
+    classes = [line for line in settings.shaping_commands(ports, LEAVES) if line.startswith("class ")]
+    assert len(classes) == len(PAIRS) + len(PORTS)
+    assert all(line.endswith(" quantum 9014") for line in classes)
+    for small, large in zip(LEAVES, settings.ask_leaves(NETWORK, 2.0, 9000), strict=True):
+        assert settings.FEWEST_PACKETS < large.limit < small.limit
 
 
 # --------------------------------------------------------------------------------------------------- read back
@@ -195,6 +208,28 @@ def test_drops_of_leaves_have_their_cause() -> None:
     counters = counting.add_leaves(counting.count_frames(counting.read_devices(DEVICES), 2), leaves)
     assert (counters.drops["unknown_destination"], counters.in_flight) == (305, 7)
     assert counters.unaccounted == 30 - 25 - (20 + 305 + 1 + 3) - 7
+
+
+def counted(frames_in: int, frames_out: int, in_flight: int) -> Counters:
+    return Counters(frames_in, frames_out, 0, 0, {}, in_flight)
+
+
+@pytest.mark.parametrize(
+    ("readings", "reads"),
+    [
+        ([counted(9, 9, 0)] * 2, 2),
+        ([counted(9, 5, 4)] * 2, 2),  # frames in flight are counted, and need not arrive
+        ([counted(9, 5, 4), counted(9, 6, 3), counted(9, 6, 3)], 3),
+        ([counted(9, 5, 3)] * 2 + [counted(9, 5, 4)] * 2, 4),  # one was between the counters
+        ([counted(9, 5, 3)] * 5, 5),  # one is missing for good
+        ([counted(9, 5 + read, 4 - read) for read in range(5)], 5),
+    ],
+)
+def test_the_counters_are_read_until_they_account_for_every_frame(readings: list[Counters], reads: int) -> None:
+    left = list(readings)
+    settled = counting.settle(lambda: left.pop(0), lambda: not left)
+    assert settled == readings[reads - 1]
+    assert len(readings) - len(left) == reads
 
 
 # ---------------------------------------------------------------------------------------------------- choice

@@ -130,6 +130,7 @@ def test_links_are_those_of_a_slow_loop(links: list[dict[str, Any]], kind: str, 
         ({"links": [{"nodes": 1, "up_mbit": 1, "direction": "to"}]}, "only jitter_ms and loss_ratio have a direction"),
         ({"links": [{"nodes": 1, "down_mbit": 1e-6}]}, "expected 0 or at least 0.001, got 1e-06"),
         ({"rate_mbit": 1, "queue_bytes": 9, "queue_ms": 5}, "queue_bytes: queue_ms is set, too"),
+        ({"mtu_bytes": 575}, "mtu_bytes: expected an integer >= 576 and <= 9000, got 575"),
         ({"link_rate_mbit": 2}, 'link_rate_mbit: kind = "uniform" has no graph of links'),
         ({"link_queue_ms": 2}, 'link_queue_ms: kind = "uniform" has no graph of links'),
         ({"link_rate_mbit": 1e-6}, "link_rate_mbit: expected 0 or at least 0.001, got 1e-06"),
@@ -153,6 +154,18 @@ def test_the_remote_testbed_refuses_classes_and_the_simulator_says_that_queues_h
         check_rules(remote)
 
 
+@pytest.mark.parametrize(
+    ("testbed", "reason"),
+    [("simulated", "packets of at most 1,500 bytes"), ("remote", "changes nothing in a real network")],
+)
+def test_a_testbed_without_devices_of_its_own_refuses_an_mtu(testbed: str, reason: str) -> None:
+    document = {"name": "x", "testbed": testbed, "inventory": "i.toml" if testbed == "remote" else None}
+    with pytest.raises(ExperimentError, match=reason) as refused:
+        check_rules(decode(document | {"underlay": {"mtu_bytes": 1280}}, Experiment))
+    assert refused.value.path == "$.underlay.mtu_bytes"
+    check_rules(decode(document | {"underlay": {"mtu_bytes": 1500}}, Experiment))
+
+
 def test_a_plan_says_how_many_hosts_and_pairs_each_entry_concerns() -> None:
     links = [
         {"nodes": [0, 1], "up_mbit": 2, "queue_bytes": 9000, "loss_ratio": 0.03},
@@ -169,8 +182,10 @@ def test_a_plan_says_how_many_hosts_and_pairs_each_entry_concerns() -> None:
 
 
 def test_a_plan_has_the_keys_of_links_only_if_they_are_set() -> None:
-    assert not {"links", "link_rate_mbit", "link_queue_ms"} & resolve(experiment_with({}))["underlay"].keys()
-    asked = {"down_mbit": 0.0, "rate_mbit": 2.0, "links": [{"nodes": "slow", "up_mbit": 1.0}]}
+    assert (
+        not {"links", "link_rate_mbit", "link_queue_ms", "mtu_bytes"} & resolve(experiment_with({}))["underlay"].keys()
+    )
+    asked = {"down_mbit": 0.0, "rate_mbit": 2.0, "mtu_bytes": 1280, "links": [{"nodes": "slow", "up_mbit": 1.0}]}
     experiment = experiment_with(asked, groups={"slow": {"number": 2}})
     resolved = resolve(experiment)
     assert resolved["underlay"]["down_mbit"] == 0.0 and "up_mbit" not in resolved["underlay"]

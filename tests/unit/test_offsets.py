@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metrics.checks import check_run
-from metrics.offsets import DEVIATIONS, OFFSET_MS, Offsets, measure_offsets
+from metrics.recorded.offsets import DEVIATIONS, OFFSET_MS, Offsets, measure_offsets
 from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT
 from tests.sound_evidence import SOUND, change, failures
 

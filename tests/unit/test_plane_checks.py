@@ -10,9 +10,9 @@ import pytest
 from metrics.checks.evidence import Emulation
 from metrics.checks.plane import RULES
 from metrics.checks.rule import Absent
-from metrics.dataplane import spans
+from metrics.recorded.dataplane import spans
+from metrics.recorded.stalls import Stalls, is_the_hosts, merge
 from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, Phase
-from metrics.stalls import Stalls, is_the_hosts, merge
 
 MS = 1_000_000
 SECOND = 1000 * MS

@@ -7,10 +7,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from metrics import first_packets
-from metrics.probing import read_achieved
+from metrics.recorded import first_packets
+from metrics.recorded.probing import read_achieved
+from metrics.recorded.round_trips import SCHEMA
 from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_rows
-from metrics.round_trips import SCHEMA
 from metrics.rundir import RunDir, Stall
 from metrics.rundir.files import FIRST_PACKETS_FILE, ROUND_TRIPS_FILE, STALLS_FILE
 from tests.fabricate import Fabrication

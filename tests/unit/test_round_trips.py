@@ -21,7 +21,7 @@ from harness.experiment.inventory import Machine
 from harness.testbeds import remote
 from harness.testbeds.remote.probing import RoundTrips, pairs_of, sample_schedule, sweep_schedule
 from metrics.asked import direct_delays_ms
-from metrics.round_trips import SCHEMA, measure_phases, measured_underlay, read_round_trips
+from metrics.recorded.round_trips import SCHEMA, measure_phases, measured_underlay, read_round_trips
 from metrics.rundir import ClockOffset, Placement, RunDir
 from tests.fabricate import Fabrication
 from topologies.generated import uniform_underlay

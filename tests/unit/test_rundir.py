@@ -125,6 +125,7 @@ def test_a_damaged_file_is_named(content: bytes, decode: Any, run_dir: Path) -> 
         ("interests", "subscriptions_min", {}),
         ("membership", "kind", 3),
         ("workload", "topics", "all"),
+        ("underlay", "mtu_bytes", "1280"),
         ("random", "view_size", "40"),
         ("cyclon", "view_size", []),
         ("interests", None, []),
@@ -144,6 +145,14 @@ def test_a_plan_with_a_foreign_value_is_damaged(section: str, key: str | None, v
     (run_dir / PLAN_FILE).write_text(json.dumps(plan))
     with pytest.raises(RunDirError, match=rf"^{run_dir}: plan\.json is damaged: Expected `"):
         _ = RunDir(run_dir).plan
+
+
+def test_the_payload_of_a_full_packet_follows_from_the_mtu(run_dir: Path) -> None:
+    assert RunDir(run_dir).segment_bytes == 1448
+    plan = json.loads((run_dir / PLAN_FILE).read_bytes())
+    plan["experiment"]["underlay"]["mtu_bytes"] = 1280
+    (run_dir / PLAN_FILE).write_text(json.dumps(plan))
+    assert RunDir(run_dir).segment_bytes == 1280 - 20 - 20 - 12
 
 
 @pytest.mark.parametrize("cut", range(1, len(Stall("host", 5, 6, 0).line())))

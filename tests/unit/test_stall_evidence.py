@@ -10,8 +10,8 @@ from msgspec import structs
 
 from metrics.checks import RULES
 from metrics.checks.evidence import Publications, Spread, Timed
+from metrics.recorded.stalls import Late, Stalls, is_the_hosts, merge
 from metrics.rundir import Check
-from metrics.stalls import Late, Stalls, is_the_hosts, merge
 from metrics.tables.message_evidence import compare_delays, publication_lags
 from tests.sound_evidence import SOUND
 

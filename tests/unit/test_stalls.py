@@ -3,8 +3,8 @@
 import pytest
 from msgspec import structs
 
+from metrics.recorded.stalls import is_the_hosts
 from metrics.rundir import Check
-from metrics.stalls import is_the_hosts
 
 PASSED = Check("wire_delay", 1000, 0, 0.3, 0.5, "ms", "invalid", "p99 0.3 ms")
 FAILED = Check("wire_delay", 1000, 1, 7.0, 0.5, "ms", "invalid")

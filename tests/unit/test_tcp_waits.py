@@ -23,7 +23,10 @@ def pairs(tmp_path: Path) -> Path:
     return write_pairs(tmp_path)
 
 
-def write_pairs(folder: Path, jitter_ms: float = 0.0, queue_ms: float = 0.0, rate_mbit: float = 1.0) -> Path:
+def write_pairs(
+    folder: Path, jitter_ms: float = 0.0, queue_ms: float = 0.0, rate_mbit: float = 1.0, segment: int = MSS_BYTES
+) -> Path:
+    np.save(folder / "segment_bytes.npy", np.array([segment]))
     np.save(folder / "delay_ms.npy", np.full((3, 3), DELAY_MS))
     np.save(folder / "jitter_ms.npy", np.full((3, 3), jitter_ms))
     np.save(folder / "access.npy", np.stack([np.full((2, 4), value) for value in (rate_mbit, queue_ms)]))
@@ -154,4 +157,11 @@ def test_a_full_window_holds_back_what_follows(pairs: Path, count: int, wait_ms:
 @pytest.mark.parametrize(("size", "wait_ms"), [(2 * MSS_BYTES + 1, 30), (2 * MSS_BYTES, 0)])
 def test_large_frames_fill_the_window_with_several_packets(pairs: Path, size: int, wait_ms: float) -> None:
     first = [frame(place, 0, 0.1, 20, len_bytes=size) for place in range(4)]
+    assert waits(pairs, [*first, frame(4, 10, 40.1, 60)])[-1] == pytest.approx(wait_ms, abs=0.2)
+
+
+@pytest.mark.parametrize(("segment", "wait_ms"), [(500, 30), (501, 0)])
+def test_a_smaller_mtu_makes_more_packets_of_a_frame(tmp_path: Path, segment: int, wait_ms: float) -> None:
+    pairs = write_pairs(tmp_path, segment=segment)
+    first = [frame(place, 0, 0.1, 20, len_bytes=1002) for place in range(4)]
     assert waits(pairs, [*first, frame(4, 10, 40.1, 60)])[-1] == pytest.approx(wait_ms, abs=0.2)

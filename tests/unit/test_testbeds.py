@@ -269,7 +269,7 @@ class ToyPlane:
         self.made_for = (network.size, network.asked(0, 1), seed, folder)
 
     def attach(self, ports: Sequence[Port]) -> None:
-        raise AttachedError(self.made_for, [port.address for port in ports])
+        raise AttachedError(self.made_for, [(port.address, port.mtu) for port in ports])
 
 
 def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
@@ -278,7 +278,7 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     toys.plane = ToyPlane  # type: ignore[attr-defined]
     plane = PlaneDescription(name="toy", can=frozenset({"shape"}), needs=(), make=f"{TOYS}:plane")
     other = emulated.describe("other", "a toy", plane)
-    assert other.can == TESTBEDS["emulated"].can - {"jitter", "rate", "queue", "capture", "faults"}
+    assert other.can == TESTBEDS["emulated"].can - {"jitter", "rate", "queue", "mtu", "capture", "faults"}
     monkeypatch.setitem(PLANES, "toy", plane)
     monkeypatch.setitem(TESTBEDS, "other", other)
     monkeypatch.setattr(emulated_testbed, "make_keep_awake", lambda: None)
@@ -286,12 +286,12 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     monkeypatch.setattr(emulated_testbed.hosts, "start", lambda ips: [SimpleNamespace(netns=ip) for ip in ips])
     file = tmp_path / "brief.toml"
     file.write_text(BRIEF)
-    planned = make_plan(load_experiment(file), file)
+    planned = make_plan(load_experiment(file, ["underlay.mtu_bytes=1280"]), file)
     plan = replace(planned.plan, experiment=replace(planned.plan.experiment, testbed="other"))
     with pytest.raises(AttachedError) as attached:
         emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED).boot()
     made_for = (2, planned.network.asked(0, 1), plan.seed, tmp_path)
-    assert attached.value.args == (made_for, ["10.0.0.1", "10.0.0.2"])
+    assert attached.value.args == (made_for, [("10.0.0.1", 1280), ("10.0.0.2", 1280)])
 
 
 class CapturingPlane:

@@ -11,8 +11,8 @@ import math
 import re
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain, count
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -114,12 +114,12 @@ def name_routers(names: Sequence[str], notes: list[str]) -> list[str]:
         notes: gets a sentence if some names changed.
     """
     taken, seen, named = set(names), {""}, []
+    untried: dict[str, Iterator[str]] = {}  # by base; what was tried is taken, and stays so
     for number, name in enumerate(names):
         chosen = name
         if name in seen:
             base = name[:_BASE_CHARACTERS] or f"router {number}"
-            tries = chain([base], (f"{base} ({copy})" for copy in count(2)))
-            chosen = next(each for each in tries if each not in taken)
+            chosen = next(each for each in untried.setdefault(base, _variants(base)) if each not in taken)
         seen.add(name)
         taken.add(chosen)
         named.append(chosen)
@@ -127,6 +127,13 @@ def name_routers(names: Sequence[str], notes: list[str]) -> list[str]:
     if changed:
         notes.append(f"names: {changed} routers have the name of another one, and got a number")
     return named
+
+
+def _variants(base: str) -> Iterator[str]:
+    """Yield a name, and then the name with a number."""
+    yield base
+    for copy in count(2):
+        yield f"{base} ({copy})"
 
 
 def drop_loops(links: Sequence[GraphLink], notes: list[str]) -> list[GraphLink]:

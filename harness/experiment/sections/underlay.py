@@ -128,6 +128,9 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     (``graphml``, ``gml``, ``rocketfuel``)."""
     link_queue_ms: Annotated[float, Meta(ge=0.001, le=LARGEST_DELAY_MS)] = 100.0
     """Length of the drop-tail queue of every link of a graph that has a rate and no queue of its own."""
+    mtu_bytes: Annotated[int, Meta(ge=576, le=9000)] = 1500
+    """MTU of every host: the size of its largest IP packets. TCP sends segments that fit. A host sends a longer
+    datagram in fragments, or refuses it if the program forbids fragments."""
     links: tuple[LinksSpec, ...] = ()
     """Other values for classes of hosts or pairs of hosts ([underlays.md](underlays.md#classes-of-links)). Of entries
     about the same link, the later one holds, key by key."""
@@ -144,6 +147,7 @@ OPTIONAL = (
     "queue_bytes",
     "link_rate_mbit",
     "link_queue_ms",
+    "mtu_bytes",
     "links",
     "jitter_correlation_ms",
 )

@@ -24,7 +24,7 @@ _FLOWER = ("tc", "filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip",
 
 PLANE = Description(
     name="kernel",
-    can=frozenset({"shape", "capture", "opaque"}),
+    can=frozenset({"shape", "mtu", "capture", "opaque"}),
     cannot={
         "jitter": 'plane = "kernel" has constant delays: netem draws jitter per packet, which no check could judge',
         "rate": 'plane = "kernel" has no rates of links',

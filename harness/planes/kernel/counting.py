@@ -1,6 +1,6 @@
 """The kernel's counters of the plane: of devices (cheap), and of the leaves of all pairs (thousands of numbers)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -88,3 +88,22 @@ def add_leaves(counters: Counters, leaves: LeafCounts) -> Counters:
     return Counters(
         counters.frames_in, counters.frames_out, counters.bytes_in, counters.bytes_out, drops, leaves.in_flight
     )
+
+
+def settle(read: Callable[[], Counters], is_over: Callable[[], bool]) -> Counters:
+    """Return the counters once two readings agree and account for every frame, or the last ones when time is over.
+
+    A reading takes milliseconds, in which frames may pass. Leaves are read before devices, whose counters never fall.
+    So two equal readings of devices say that no frame entered or left between them, and the second reading of the
+    leaves is of that time. Frames that the leaves still hold are counted as in flight, however long their delay: they
+    need not arrive. A frame between the counter of a port and its leaf is in no counter. That takes microseconds, but
+    longer on a busy machine; then the frame is missing, and the counters are read again.
+
+    Args:
+        read: reads the counters, see ``KernelPlane.counters``.
+        is_over: whether to give up.
+    """
+    before, now = read(), read()
+    while (now != before or now.unaccounted) and not is_over():
+        before, now = now, read()
+    return now

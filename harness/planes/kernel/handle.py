@@ -23,7 +23,7 @@ GROUP_HOSTS = 32
 """Hosts that share a capture file, and the process that writes it."""
 
 QUIET_S = 2.0
-"""How long the counters may still change at the end."""
+"""How long the plane waits at the end for counters that account for every frame."""
 
 _OWN_NETNS = "/proc/self/ns/net"
 
@@ -148,7 +148,7 @@ class KernelPlane:
         return {name: how for part in parts for name, how in part.lost().items()}
 
     def close(self) -> FinalCounters:
-        """Wait until no frame is counted any more, and remove the devices."""
+        """Wait until the counters have settled, and remove the devices."""
         try:
             counters = self._settle()
             if self._monitor:
@@ -171,12 +171,9 @@ class KernelPlane:
             self._monitor.kill()
 
     def _settle(self) -> Counters:
-        """Return the counters once two readings are the same, or after ``QUIET_S``."""
+        """Return the counters when they have settled, or after ``QUIET_S``."""
         until_s = time.monotonic() + QUIET_S
-        before = self.counters()
-        while (now := self.counters()) != before and time.monotonic() < until_s:
-            before = now
-        return now
+        return counting.settle(self.counters, lambda: time.monotonic() >= until_s)
 
 
 def _kernel_cpu_s() -> float:

@@ -33,7 +33,6 @@ TOLERANCE_NS = 5_000
 TOLERANCE_LOSS = 1e-6
 
 _ETHERNET_BYTES = 14
-_QUANTUM_BYTES = 1514
 _UNLIMITED = "rate 100gbit burst 1mb cburst 1mb"
 """Without a burst, a class would wait for its next token after each packet."""
 
@@ -98,7 +97,7 @@ def bridge_commands(ports: Sequence[Port]) -> list[str]:
     commands = [
         f"link add {BRIDGE} type bridge stp_state 0 mcast_snooping 0",
         f"link set {BRIDGE} up",
-        f"link add {SINK} type veth peer name {SINK}p",
+        f"link add {SINK} mtu {ports[0].mtu} type veth peer name {SINK}p mtu {ports[0].mtu}",
         f"link set {SINK}p up",
         f"link set {SINK} master {BRIDGE} up",
         f"link set {SINK} type bridge_slave learning off flood on mcast_flood on bcast_flood on",
@@ -138,20 +137,21 @@ def shaping_commands(ports: Sequence[Port], leaves: Sequence[Leaf]) -> Iterator[
     for port in ports:
         device = port_device(port.host)
         yield f"qdisc add dev {device} root handle 1: htb default {_UNKNOWN:x}"
-        yield from _class_commands(device, _UNKNOWN, "loss 100%")
+        yield from _class_commands(port, _UNKNOWN, "loss 100%")
     for leaf in leaves:
-        device, number = port_device(leaf.destination), leaf.source + 1
+        port, number = ports[leaf.destination], leaf.source + 1
         loss = f" loss random {100 * leaf.loss_ratio:.6f}%" if leaf.loss_ratio else ""
-        yield from _class_commands(device, number, f"limit {leaf.limit} delay {leaf.delay_ns / 1000:.3f}us{loss}")
+        yield from _class_commands(port, number, f"limit {leaf.limit} delay {leaf.delay_ns / 1000:.3f}us{loss}")
         address = ports[leaf.source].address
         yield (
-            f"filter add dev {device} parent 1: protocol ip prio 1 handle {number}"
+            f"filter add dev {port_device(port.host)} parent 1: protocol ip prio 1 handle {number}"
             f" flower src_ip {address} classid 1:{number:x}"
         )
 
 
-def _class_commands(device: str, number: int, netem: str) -> Iterator[str]:
-    yield f"class add dev {device} parent 1: classid 1:{number:x} htb {_UNLIMITED} quantum {_QUANTUM_BYTES}"
+def _class_commands(port: Port, number: int, netem: str) -> Iterator[str]:
+    device, quantum = port_device(port.host), port.mtu + _ETHERNET_BYTES  # a packet of full size per turn
+    yield f"class add dev {device} parent 1: classid 1:{number:x} htb {_UNLIMITED} quantum {quantum}"
     yield f"qdisc add dev {device} parent 1:{number:x} handle {_handle(number):x}: netem {netem}"
 
 

@@ -25,7 +25,7 @@ WRITE_BURST = 64
 lateness is known, and not in a device's queue."""
 
 MAX_IN_FLIGHT = 1 << 18
-"""Most frames held, about 400 MB of full frames; further frames are dropped as ``overload``."""
+"""Most frames held, about 400 MB of frames of 1,500 bytes; further frames are dropped as ``overload``."""
 
 LATE_NS = 500_000
 """Default limit: each frame that is later than this is recorded."""

@@ -14,17 +14,17 @@ import pyarrow.parquet as pq
 from harness.testbeds.base import Moment
 from harness.testbeds.emulated.introduction import Introduction, Slots
 from harness.testbeds.emulated.probes import APART_MS, AskedOfProbes, Prober
-from metrics import first_packets
-from metrics.probing import MOST_ATTEMPTS, PAIR_FACTOR, explained, last_attempts, limits_ms, measure_sweep
+from metrics.recorded import first_packets
+from metrics.recorded.probing import MOST_ATTEMPTS, PAIR_FACTOR, explained, last_attempts, limits_ms, measure_sweep
+from metrics.recorded.stalls import read_stalls
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.rundir.parquet import labelled
-from metrics.stalls import read_stalls
 from peer.runtime.clock import UNDILATED, Clock
 from topologies.network import Network
 
 AGAIN_MS = 0.4
 """The most error with which a pair is not probed again. Errors of an idle machine are around 0.15 ms, so a pair that is
-off by ``metrics.offsets.OFFSET_MS`` is probed again."""
+off by ``metrics.recorded.offsets.OFFSET_MS`` is probed again."""
 
 SLOT_NS = 50_000
 """Real time between the two probes of a slot."""

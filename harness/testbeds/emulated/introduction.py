@@ -1,8 +1,8 @@
 """Plans the introduction: the order in which hosts exchange their first packets, and a control for each packet.
 
 Half of the hosts are introduced to each other first; the others are the reserve. If first packets seem late, attempts
-with hosts and pairs that have exchanged nothing yet decide (``metrics.first_packets``). A pair here has no direction,
-since the answer uses the way back.
+with hosts and pairs that have exchanged nothing yet decide (``metrics.recorded.first_packets``). A pair here has no
+direction, since the answer uses the way back.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from metrics.first_packets import RULES
+from metrics.recorded.first_packets import RULES
 
 FEWEST_FOR_RESERVE = 16
 """With fewer hosts, half of them are too few to find a fault of first packets, so all are introduced at once."""

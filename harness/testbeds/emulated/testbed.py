@@ -37,8 +37,8 @@ from harness.testbeds.emulated.probes import Prober
 from harness.testbeds.emulated.sshd import SshServer, start_sshd
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from harness.testbeds.registry import find_testbed
-from metrics.host_captures import choose_hosts
 from metrics.processors import find_groups, read_throttling
+from metrics.recorded.host_captures import choose_hosts
 from metrics.rundir import AppliedChange, write_file
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, FAULTS_FILE, PRESSURE_FILE, WORK_FOLDER
 from peer.runtime.agent_metrics import read_pss_bytes
@@ -85,7 +85,8 @@ class EmulatedTestbed:
         self._hosts = hosts.start([place.ctl_ip for place in placement])
         netns = [host.netns for host in self._hosts]
         self._plane = self._make_plane()
-        self._plane.attach([Port(number, netns[number], address) for number, address in enumerate(wan_ips)])
+        mtu = self._plan.experiment.underlay.mtu_bytes
+        self._plane.attach([Port(number, netns[number], address, mtu=mtu) for number, address in enumerate(wan_ips)])
         sampled = choose_hosts(self._plan.seed, len(netns), self._plan.experiment.capture.checked_hosts)
         self._host_captures = HostCaptures({host: netns[host] for host in sampled}, self._run_dir, clock=self._clock)
         self._pace = Pace(self._plane)

@@ -18,7 +18,7 @@ from harness.deployment.answers import StepError
 from harness.deployment.script import Script
 from harness.deployment.session import MachineSession
 from harness.experiment.inventory import PROBE_PORT
-from metrics.round_trips import SCHEMA
+from metrics.recorded.round_trips import SCHEMA
 from metrics.rundir import ClockOffset, Placement
 from metrics.rundir.parquet import labelled
 

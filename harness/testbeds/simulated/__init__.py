@@ -14,6 +14,7 @@ TESTBED = Description(
     ),  # virtual time is the same at any dilation
     cannot={
         "queue": "its queues drop nothing",
+        "mtu": 'testbed = "simulated" sends frames in packets of at most 1,500 bytes',
         "capture": "it has no packets",
         "probe": "its delays are exactly those that were asked for",
         "certify": "there is no data plane",

@@ -21,10 +21,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from metrics.probing import MOST_ATTEMPTS, met_stall
+from metrics.recorded.probing import MOST_ATTEMPTS, met_stall
+from metrics.recorded.stalls import Bools, Stalls
 from metrics.rundir.files import FIRST_PACKETS_FILE
 from metrics.rundir.parquet import read_recorded
-from metrics.stalls import Bools, Stalls
 from metrics.storage import Place
 from metrics.tables.schemas import schema_of
 

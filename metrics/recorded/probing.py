@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from metrics.asked import NOTHING_ASKED, Floats, RoundTrips, of_pairs
 from metrics.changes import PairChanges
 from metrics.measures.measure import quantile
+from metrics.recorded.stalls import Bools, Ints, Late, Stalls
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
 from metrics.rundir.timeline import PHASES as PHASES
-from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
 
 JITTER_SIGMAS = 3.0

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from metrics.asked import Floats
-from metrics.probing import last_attempts
-from metrics.stalls import Ints
+from metrics.recorded.probing import last_attempts
+from metrics.recorded.stalls import Ints
 
 OFFSET_MS = 0.35
 """The largest offset of a pair (ms)."""

@@ -24,9 +24,9 @@ from metrics.pcap.files import read_bytes, read_windows
 from metrics.pcap.flows import factorise
 from metrics.pcap.records import RX, TX, HostRule, Records, Selection
 from metrics.pcap.walk import gather
+from metrics.recorded.stalls import Bools, Ints, Late, Stalls
 from metrics.rundir import RunDir
 from metrics.rundir.files import HOST_CAPTURE_FILE
-from metrics.stalls import Bools, Ints, Late, Stalls
 from metrics.storage import Place
 from metrics.storage.copies import map_bytes
 
