@@ -18,7 +18,7 @@ import matplotlib as mpl
 import msgspec
 from msgspec import Struct
 
-from harness.studies.claims import VERDICTS, Finding, judge, write_findings
+from harness.studies.claims import VERDICTS, Finding, by_source, judge, judge_statements, write_findings
 from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
@@ -38,6 +38,19 @@ WIDTH = 120
 """The width of the documents."""
 
 NOT_RECORDED = "Not recorded yet."
+
+JUDGED = """The verdicts:
+
+- **met**, **not met**: at all points, the value is or is not in the stated range. **partly met**: in a wider stated
+  range, or only at some points.
+- **undecided**: the interval crosses a bound, so more seeds could change the verdict.
+- **irreproducible**: not met, and no implementation can meet it with the settings that the paper states.
+- **reported**: the paper says neither a number nor a direction, so the value is not judged.
+
+The table counts statements of the paper. Several claims about one statement count once, such as claims at several
+points or by several readings; it is partly met if some of them are met and others are not. What we ask beyond the paper
+is counted apart."""
+"""What the verdicts mean, and what is counted."""
 
 NOT_HERE = "Plots that are not in the repository:"
 """The head of the list of a study's figures, except the one of the paper that is in the repository."""
@@ -130,12 +143,13 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
         f"{paper.source} How the protocol is implemented: [{Path(paper.protocol).name}]({paper.protocol}).",
         "This page is generated from the records of studies and from the study files "
         "([how](../studies.md#recorded-results)). The numbers of the claims, the verdicts, the tables and the plots "
-        "are computed from the records; the reasons and discussions are texts of the study files. Intervals (±) are "
-        "95 % confidence intervals over the seeds. One plot is in the repository; "
-        "`python -m playbooks.reproduction --figures FOLDER` draws all of them.",
+        "are computed from the records; the reasons and discussions are texts of the study files. Intervals (±, or two "
+        "ends in parentheses) are 95 % confidence intervals over the seeds; a value without one is of one seed. One "
+        "plot is in the repository; `python -m playbooks.reproduction --figures FOLDER` draws all of them.",
+        JUDGED,
         *([paper.text.strip()] if paper.text else []),
         _overview(paper, {each.study.name: each for each in studies}),
-        *_compare_readings(studies),
+        *filter(None, _compare_readings(paper, studies)),
         *(show_study(paper, each, changed=each.study.name in changed) for each in studies),
     ]
     return _wrap("\n\n".join(texts)) + "\n"
@@ -161,22 +175,23 @@ def _overview(paper: Paper, studies: dict[str, Recorded]) -> str:
     rows = []
     for part in paper.parts:
         if not part.study:
-            rows.append([part.what, "-", part.reason, ""])
+            rows.append([part.what, "-", part.reason, "", ""])
             continue
         each = studies[part.study]
         recorded = "not recorded yet" if each.record is None else _seeds(each.record.source.seeds)
-        rows.append([part.what, f"[{part.study}](#{part.study})", recorded, _count(each.findings)])
-    return tabulate(("in the paper", "study", "recorded", "claims of the study"), rows)
+        rows.append([part.what, f"[{part.study}](#{part.study})", recorded, *_count(each.findings, paper.reading)])
+    return tabulate(("in the paper", "study", "recorded", "the paper's statements", "beyond the paper"), rows)
 
 
-def _compare_readings(studies: Sequence[Recorded]) -> Iterator[str]:
+def _compare_readings(paper: Paper, studies: Sequence[Recorded]) -> Iterator[str]:
     """Yield the section with the table of the paper's numbers by its readings, if claims are about readings."""
     if table := show_readings([finding for each in studies for finding in each.findings]):
         yield "## Which reading of the paper gives which of its numbers"
         yield (
             "Where the paper can be read in several ways, its numbers are compared with each reading. The claims of "
-            "the studies below say within which bounds a number is met."
+            "the studies below say within which bounds a number is met. The last rows count the numbers of a reading."
         )
+        yield paper.reading_text.strip()
         yield table
 
 
@@ -187,10 +202,17 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if consecutive else f"seeds {', '.join(map(str, seeds))}"
 
 
-def _count(findings: Sequence[Finding]) -> str:
-    """Return how many claims have each verdict, such as ``3 met, 1 not met``."""
-    counts = Counter(finding.verdict for finding in findings)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none stated"
+def _count(findings: Sequence[Finding], reading: str) -> tuple[str, str]:
+    """Return how many statements have each verdict, such as ``3 met, 1 not met``: the paper's, and ours."""
+    return (
+        _count_verdicts(judge_statements([each for each in findings if not each.claim.ours], reading)),
+        _count_verdicts(judge_statements([each for each in findings if each.claim.ours], reading)),
+    )
+
+
+def _count_verdicts(verdicts: Sequence[str]) -> str:
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
 
 
 def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
@@ -203,10 +225,11 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
     else:
         texts.append(_show_source(paper, study.name, recorded.record.source))
         texts.append(CHANGED if changed else "")
-    if recorded.findings:
-        texts.append(write_findings(recorded.findings))
-        reasons = [f"- **{each.claim.text}**: {each.claim.why}" for each in recorded.findings if each.claim.why]
-        texts.append("\n".join(reasons))
+    for title, found in by_source(recorded.findings):
+        texts.append(f"**{title}**")
+        texts.append(write_findings(found))
+        reasons = [(each.claim.text, each.claim.irreproducible or each.claim.why) for each in found]
+        texts.append("\n".join(f"- **{text}**: {reason}" for text, reason in reasons if reason))
     texts.append(study.discussion.strip())
     if recorded.record is not None:
         for table in study.table:
@@ -309,12 +332,14 @@ def show_index(papers: Sequence[Paper], place: Place = HERE) -> str:
         studies = [read_recorded(paper, name, place) for name in paper.studies]
         recorded = sum(each.record is not None for each in studies)
         findings = [finding for each in studies for finding in each.findings]
-        rows.append([f"[{paper.title}]({paper.name}.md)", f"{recorded} of {len(studies)}", _count(findings)])
+        counts = _count(findings, paper.reading)
+        rows.append([f"[{paper.title}]({paper.name}.md)", f"{recorded} of {len(studies)}", *counts])
     return (
         "# The papers' results and ours\n\n"
         "One page per paper: figure by figure, what the paper claims, what we measured, and whether the claim is met.\n"
-        "The pages are generated from recorded results ([how](../studies.md#recorded-results)).\n\n"
-        f"{tabulate(('paper', 'studies recorded', 'claims'), rows)}\n"
+        "The pages are generated from recorded results ([how](../studies.md#recorded-results)), and say what is counted.\n"
+        "\n"
+        f"{tabulate(('paper', 'studies recorded', 'statements of the paper', 'beyond the paper'), rows)}\n"
     )
 
 

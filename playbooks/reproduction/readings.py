@@ -2,22 +2,25 @@
 
 from collections.abc import Sequence
 
-from harness.studies.claims import Finding, show_values
+from harness.studies.claims import MET, NOT_MEASURED, PARTLY, REPORTED, Finding, show_values
 from harness.studies.tables import tabulate
 
 HEAD = ("number", "the paper")
+COUNTED = (("numbers met", (MET,)), ("numbers met, at least partly", (MET, PARTLY)))
+"""The rows that count, and the verdicts that they count."""
 
 
 def show_readings(findings: Sequence[Finding]) -> str:
-    """Return a Markdown table of the claims with a ``number`` and a ``reading``; empty if there are none.
+    """Return a Markdown table of the claims with a ``reading``; empty if there are none.
 
     A row is a number of the paper, a column a reading, both in the order of the claims. A cell has our value and the
-    verdict. It is empty if no study judges the reading by the number.
+    verdict. It is empty if no study judges the reading by the number. Two more rows count the numbers that a reading
+    meets, at least in part, of those that it is judged by, since a reading is chosen by all numbers together.
 
     Args:
         findings: the judged claims of a paper's studies.
     """
-    judged = [finding for finding in findings if finding.claim.number and finding.claim.reading]
+    judged = [finding for finding in findings if finding.claim.reading]
     if not judged:
         return ""
     readings = tuple(dict.fromkeys(finding.claim.reading for finding in judged))
@@ -26,4 +29,12 @@ def show_readings(findings: Sequence[Finding]) -> str:
         claim = finding.claim
         rows.setdefault((claim.number, claim.paper), {})[claim.reading] = f"{show_values(finding)}: {finding.verdict}"
     cells = [[*head, *(found.get(reading, "") for reading in readings)] for head, found in rows.items()]
+    cells += [[name, "", *(_share(judged, reading, counted) for reading in readings)] for name, counted in COUNTED]
     return tabulate((*HEAD, *readings), cells)
+
+
+def _share(findings: Sequence[Finding], reading: str, counted: tuple[str, ...]) -> str:
+    """Return how many of a reading's judged numbers have one of these verdicts."""
+    verdicts = [each.verdict for each in findings if each.claim.reading == reading]
+    judged = [verdict for verdict in verdicts if verdict not in (REPORTED, NOT_MEASURED)]
+    return f"{sum(verdict in counted for verdict in judged)} of {len(judged)}"

@@ -206,18 +206,18 @@ def test_a_recorded_sweep_is_on_the_page_and_its_repetition_changes_only_times(
 ) -> None:
     text = " ".join((place.pages / "sample.md").read_text(encoding="utf-8").split())
     assert text.startswith("# Sample: ")
-    assert "| Table 1 | [small](#small) | seeds 1 to 2 | 1 not met |" in text
-    assert "| Figure 1 | [later](#later) | not recorded yet | 1 not measured |" in text
+    assert "| Table 1 | [small](#small) | seeds 1 to 2 | 1 not met | none |" in text
+    assert "| Figure 1 | [later](#later) | not recorded yet | 1 not measured | none |" in text
     assert "| Figure 2 | - | needs a satellite |" in text
     assert "**Not recorded yet.** Study: [later](../../playbooks/studies/later.toml), seeds 1 to 2." in text
     assert re.search(
-        r"\| degree \| more, Table 1 \| [\d.]+ = [\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+ \| ≥ 9 \| not met \|", text
+        r"\| degree \| more, Table 1 \| [\d.]+ \([\d.-]+ to [\d.]+\) = [\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+ \| ≥ 9 \| not met \|", text
     )
     assert "- **degree**: There are few nodes." in text and "So it is." in text and "A text." in text
     assert f"**A figure** ![{MEASURES['degree_mean'].label} by random.degree](sample/small-figure-1.svg)" in text
     assert f"{NOT_HERE} - Another figure: {MEASURES['degree_mean'].label} by random.degree. A note." in text
     assert "./trellis sweep small.toml" in text and "with changes that were not committed" in text
-    assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured |" in (place.pages / INDEX_FILE).read_text()
+    assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured | none |" in (place.pages / INDEX_FILE).read_text()
     first = json.loads((place.pages / "sample" / "small.json").read_bytes())
     assert reproduce(["--record", str(simulate(place, tmp_path / "again"))], place) == 0
     assert f"recorded: {place.pages / 'sample' / 'small.json'}" in capsys.readouterr().out
@@ -239,11 +239,13 @@ def test_the_page_compares_readings_of_the_paper_by_its_numbers(place: Place) ->
     page = (place.pages / "sample.md").read_text()
     value = next(line for line in page.splitlines() if line.endswith("| ≥ 9 | not met |")).split(" | ")[2]
     table = [line for line in page[: page.index('<a id="small">')].splitlines() if line.startswith("|")]
-    assert table[-4:] == [
+    assert table[-6:] == [
         "| number | the paper | first | second |",
         "| --- | --- | --- | --- |",
         f"| degree | more, Table 1 | {value}: not met | -: not measured |",
         "| size | ten |  | -: not measured |",
+        "| numbers met |  | 0 of 1 | 0 of 0 |",
+        "| numbers met, at least partly |  | 0 of 1 | 0 of 0 |",
     ]
 
 
