@@ -7,6 +7,7 @@ Source: docs/protocols/opt.md.
 
 from peer.core.tman.frames import Profile, TManReply, TManRequest
 from peer.protocols.description import Composition, Description
+from peer.protocols.opt.contacts import draw_initial_state
 from peer.protocols.opt.overlay import Opt, OptParameters
 
 PROTOCOL = Description(
@@ -19,5 +20,6 @@ PROTOCOL = Description(
     ),
     parts={"overlay": Opt},
     parameters=OptParameters,
+    draw_initial_state=draw_initial_state,
     background_frames=(TManRequest, TManReply, Profile),
 )
