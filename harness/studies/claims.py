@@ -1,7 +1,7 @@
 """Compares the results of a study with the claims of the paper that it reproduces."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 from msgspec import Struct
@@ -133,19 +133,32 @@ class _Value(Struct, frozen=True):
     chance: float = 1.0
 
 
-def judge(claim: ClaimSpec, results: Sequence[Result]) -> Finding:
-    """Judge a claim by these results."""
+def judge(claim: ClaimSpec, results: Sequence[Result], points: Iterable[Mapping[str, Cell]] = ()) -> Finding:
+    """Judge a claim by these results.
+
+    Args:
+        claim: the claim.
+        results: the results.
+        points: the points of the study. Those without results are points without a value, if the claim has any value.
+    """
     chosen = matching(results, claim.where)
+    if not chosen:
+        return Finding(claim, ())
     fitted = None if claim.growth is None else claim.growth.along
-    axes = [axis for axis in chosen[0].at if axis != fitted] if chosen else []
+    axes = [axis for axis in chosen[0].at if axis != fitted]
+    asked = {
+        tuple(at[axis] for axis in axes)
+        for at in points
+        if all(at[axis] == value for axis, value in claim.where.items())
+    }
     found: list[_Value] = []
     missing = 0
-    for cells in product(*(values_along(chosen, axis) for axis in axes)):
+    for cells in dict.fromkeys((*product(*(values_along(chosen, axis) for axis in axes)), *asked)):
         at = dict(zip(axes, cells, strict=True))
         here = matching(results, at)
         value = _grow(claim, here) if claim.growth else _measure(claim, here, matching(results, {**at, **claim.over}))
         if value is None:
-            missing += bool(here)
+            missing += bool(here) or cells in asked
         else:
             found.append(value)
     chances = tuple(holm([each.chance for each in found])) if claim.same_as is not None else ()

@@ -22,7 +22,7 @@ from harness.studies.claims import VERDICTS, Finding, by_source, judge, judge_st
 from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
-from harness.studies.points import seeds_of
+from harness.studies.points import points_of, seeds_of
 from harness.studies.record import Record, Source, encode_record, read_record
 from harness.studies.store import Result, study_code
 from harness.studies.tables import make_table, tabulate, write_markdown
@@ -57,10 +57,14 @@ NOT_HERE = "Plots that are not in the repository:"
 
 
 class Recorded(Struct, frozen=True):
-    """A study with its record and its judged claims; without a record, none of its claims is measured."""
+    """A study with its record and its judged claims; without a record, none of its claims is measured.
+
+    ``points``: how many points the study has. Its record may have fewer.
+    """
 
     study: Study
     record: Record | None
+    points: int
     findings: tuple[Finding, ...]
 
     @property
@@ -68,18 +72,32 @@ class Recorded(Struct, frozen=True):
         """Return the recorded results."""
         return () if self.record is None else self.record.results
 
+    @property
+    def lack(self) -> str:
+        """Say what the record lacks of the study; empty if it lacks nothing, or if there is no record."""
+        if self.record is None:
+            return ""
+        seeds, points = self.record.source.seeds, len({tuple(each.at.items()) for each in self.results})
+        if points == self.points and seeds == seeds_of(self.study):
+            return ""
+        return (
+            f"**Recorded in part**: {points} of {self.points} points, with {_seeds(seeds)}; the study has "
+            f"{_seeds(seeds_of(self.study))}. A claim about points that are not recorded is at most partly met."
+        )
+
 
 def read_recorded(paper: Paper, name: str, place: Place = HERE) -> Recorded:
-    """Read a study and its record.
+    """Read a study and its record, which may lack seeds and points that the study has got since.
 
     Raises:
         StaleRecord: the record is not one of the study as it is now.
     """
     study = load_study(place.studies / f"{name}.toml")
     path = place.record(paper, name)
-    record = read_record(path, study) if path.exists() else None
+    record = read_record(path, study, partial=True) if path.exists() else None
     results = () if record is None else record.results
-    return Recorded(study, record, tuple(judge(claim, results) for claim in study.claim))
+    points = [point.at for point in points_of(study)]
+    return Recorded(study, record, len(points), tuple(judge(claim, results, points) for claim in study.claim))
 
 
 def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
@@ -179,6 +197,7 @@ def _overview(paper: Paper, studies: dict[str, Recorded]) -> str:
             continue
         each = studies[part.study]
         recorded = "not recorded yet" if each.record is None else _seeds(each.record.source.seeds)
+        recorded += ", in part" if each.lack else ""
         rows.append([part.what, f"[{part.study}](#{part.study})", recorded, *_count(each.findings, paper.reading)])
     return tabulate(("in the paper", "study", "recorded", "the paper's statements", "beyond the paper"), rows)
 
@@ -224,7 +243,7 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
         texts.append(f"**{NOT_RECORDED}** Study: {link}, {_seeds(seeds_of(study))}.")
     else:
         texts.append(_show_source(paper, study.name, recorded.record.source))
-        texts.append(CHANGED if changed else "")
+        texts += [CHANGED if changed else "", recorded.lack]
     for title, found in by_source(recorded.findings):
         texts.append(f"**{title}**")
         texts.append(write_findings(found))

@@ -216,8 +216,11 @@ def test_deliveries_are_counted_as_their_names_say(
         duplicates=duplicates,
         copies=np.array([copies] if copies else [], np.int64),
         at_relay=np.array([relays] if copies else [], np.int64),
+        reached=min(delivered, 2),
+        last_hops=12,
     )
     found = DELIVERIES.numbers(facts)
+    assert found["last_hop_mean"] == (12 / min(delivered, 2) if delivered else None)
     assert (found["messages"], found["deliveries_expected"]) == (3, delivered + missed)
     assert found["delivery_ratio"] == (delivered / (delivered + missed) if delivered + missed else None)
     assert found["relay_ratio"] == (relays / copies if copies else None)
