@@ -250,6 +250,37 @@ def test_the_page_compares_readings_of_the_paper_by_its_numbers(place: Place) ->
     ]
 
 
+def test_statements_count_once_ours_apart_and_the_chosen_reading_decides(place: Place) -> None:
+    claim = SMALL[SMALL.index("[[claim]]") : SMALL.index("[quick]")]
+    low = claim.replace("at_least = 9", "at_least = -9")
+    same = [each.replace("why =", 'number = "degree"\nwhy =') for each in (claim, low)]
+    read = [each.replace("why =", f'reading = "{name}"\nwhy =') for each, name in zip(same, ("a", "b"), strict=True)]
+    ours = low.replace("why =", "ours = true\nwhy =").replace('"degree"', '"a question of ours"')
+    reported = low.replace("met = { at_least = -9 }", "reported = true")
+    excused = claim.replace("why = ", "irreproducible = ").replace("few nodes", "no such nodes")
+    study = place.studies / "small.toml"
+    study.write_text(SMALL.replace(claim, "\n".join((*read, low, ours, reported, excused))))
+    head, paper = "seeds 1 to 2 |", place.pages / PAPERS_FILE
+
+    def counted() -> str:
+        write_pages(read_papers(place), place)
+        page = (place.pages / "sample.md").read_text()
+        return next(line for line in page.splitlines() if "[small](#small)" in line).partition(head)[2]
+
+    assert counted() == " 1 met, 1 partly met, 1 irreproducible, 1 reported | 1 met |"
+    page = (place.pages / "sample.md").read_text()
+    ours_from = page.index("**Beyond the paper**")
+    assert page.index("**Claims of the paper**") < page.index("not judged | reported |") < ours_from
+    assert page.index("| a question of ours |") > ours_from
+    assert "- **degree**: There are no such nodes." in page
+    assert "| 1 met, 1 partly met, 1 irreproducible, 1 reported, 1 not measured | 1 met |" in (
+        place.pages / INDEX_FILE
+    ).read_text()
+    paper.write_text(PAPER.replace("parts = [", 'reading = "b"\nreading_text = "We read it as b."\nparts = ['))
+    assert counted() == " 2 met, 1 irreproducible, 1 reported | 1 met |"
+    assert "We read it as b." in (place.pages / "sample.md").read_text()
+
+
 def test_a_changed_number_changes_the_page_and_the_figure(place: Place) -> None:
     page = place.pages / "sample.md"
     before, figure = page.read_text(), place.pages / "sample" / "small-figure-1.svg"
