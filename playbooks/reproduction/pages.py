@@ -26,6 +26,7 @@ from harness.studies.points import points_of, seeds_of
 from harness.studies.record import Record, Source, encode_record, read_record
 from harness.studies.store import Result, study_code
 from harness.studies.tables import make_table, tabulate, write_markdown
+from playbooks.reproduction.mutations import Check, read_checks, show_checks
 from playbooks.reproduction.papers import HERE, Paper, Place, read_papers
 from playbooks.reproduction.readings import show_readings
 
@@ -118,7 +119,8 @@ def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
         for path in set(folder.glob("*.svg")) - kept:
             path.unlink()
         changed = {each.study.name for each in studies if _has_changed(each)}
-        (place.pages / f"{paper.name}.md").write_text(show_page(paper, studies, changed), encoding="utf-8")
+        page = show_page(paper, studies, changed, read_checks(paper, place))
+        (place.pages / f"{paper.name}.md").write_text(page, encoding="utf-8")
     (place.pages / INDEX_FILE).write_text(show_index(read_papers(place), place), encoding="utf-8")
 
 
@@ -148,13 +150,16 @@ def marked(page: str) -> set[str]:
     return {name for name, text in zip(sections[1::2], sections[2::2], strict=True) if CHANGED in text}
 
 
-def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str]) -> str:
+def show_page(
+    paper: Paper, studies: Sequence[Recorded], changed: Collection[str], checks: Sequence[Check] = ()
+) -> str:
     """Return the page of a paper.
 
     Args:
         paper: the paper.
         studies: its studies, in order.
         changed: the names of the studies that were recorded with other code than today's.
+        checks: of its claims by changes of the protocol.
     """
     texts = [
         f"# {paper.title}: the paper's results and ours",
@@ -168,6 +173,7 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
         *([paper.text.strip()] if paper.text else []),
         _overview(paper, {each.study.name: each for each in studies}),
         *filter(None, _compare_readings(paper, studies)),
+        *show_checks(checks),
         *(show_study(paper, each, changed=each.study.name in changed) for each in studies),
     ]
     return _wrap("\n\n".join(texts)) + "\n"

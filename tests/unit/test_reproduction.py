@@ -16,6 +16,7 @@ from harness.studies.record import RECORD_FILE, StaleRecord, encode_record
 from harness.studies.results import reduce_run
 from harness.studies.store import jobs_of, study_code
 from playbooks.reproduction.__main__ import main as reproduce
+from playbooks.reproduction.mutations import read_checks
 from playbooks.reproduction.pages import (
     CHANGED,
     INDEX_FILE,
@@ -46,7 +47,7 @@ def test_a_page_is_what_its_records_give(paper: Paper) -> None:
     """Except for the marks of results whose code has changed: code may change without the pages."""
     page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
     studies = [read_recorded(paper, name) for name in paper.studies]
-    assert page == show_page(paper, studies, marked(page)), AGAIN
+    assert page == show_page(paper, studies, marked(page), read_checks(paper)), AGAIN
 
 
 @papers
