@@ -149,7 +149,7 @@ def _measure_build(run: Path, master: str, cluster: Sequence[int] = ()) -> Row:
 
 @contextmanager
 def _cluster(folder: Path, workers: int) -> Iterator[list[int]]:
-    """A standalone cluster on loopback: its processes' numbers."""
+    """A standalone cluster on loopback, each worker on a core of its own as on a machine with one: the processes."""
     folder.mkdir(parents=True)
     home = Path(pyspark.__file__).parent
     environment = os.environ | {
@@ -161,9 +161,12 @@ def _cluster(folder: Path, workers: int) -> Iterator[list[int]]:
     }
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(name: str, kind: str, *options: str) -> Path:
+    cores = sorted(os.sched_getaffinity(0))
+
+    def start(name: str, kind: str, *options: str, on: Sequence[int] = cores) -> Path:
         log = folder / f"{name}.log"
-        argv = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", _HOST, *options]
+        argv = ["taskset", "--cpu-list", ",".join(map(str, on)), str(home / "bin" / "spark-class")]
+        argv += [f"org.apache.spark.deploy.{kind}", "--host", _HOST, *options]
         with log.open("wb") as file:
             process = subprocess.Popen(argv, env=environment, cwd=folder, stdout=file, stderr=file)
         started.append(process)
@@ -173,7 +176,8 @@ def _cluster(folder: Path, workers: int) -> Iterator[list[int]]:
         log = start("master", "master.Master", "--port", str(_PORT), "--webui-port", "0")
         for number in range(workers):
             work = ("--webui-port", "0", "-c", "1", "-m", "1g", "-d", str(folder / f"work-{number}"))
-            start(f"worker-{number}", "worker.Worker", *work, f"spark://{_HOST}:{_PORT}")
+            core = cores[number % len(cores)]
+            start(f"worker-{number}", "worker.Worker", *work, f"spark://{_HOST}:{_PORT}", on=[core])
         _await(log, "Registering worker", workers)
         yield [process.pid for process in started]
     finally:

@@ -165,6 +165,7 @@ LOAD = (
     "delay agreement",
     "scrapes failed",
     "never scraped",
+    "counters traced was not judged",  # scrapes failed
 )
 
 
