@@ -69,6 +69,18 @@ def points_of(study: Study) -> tuple[Point, ...]:
     return tuple(points)
 
 
+def places_of(study: Study) -> tuple[dict[str, Cell], ...]:
+    """Return ``Point.at`` of all points, in their order, without their experiments.
+
+    Raises:
+        ExperimentError: an axis has no values, or is invalid.
+    """
+    axes = axes_of(study)
+    return tuple(
+        dict(zip((axis.name for axis in axes), cells, strict=True)) for cells in product(*(axis.values for axis in axes))
+    )
+
+
 def keep_points(study: Study, points: Collection[Mapping[str, Cell]]) -> Study:
     """Return the study with only the values of its axes that occur in these points.
 

@@ -20,7 +20,7 @@ from harness.studies.code_hash import code_of
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.kept import Columns, Kept, six_digits
 from harness.studies.origin import Origin
-from harness.studies.points import keep_points, points_of, seeds_of
+from harness.studies.points import keep_points, places_of, points_of, seeds_of
 from harness.studies.store import Result, study_code
 from metrics.intervals import interval
 
@@ -111,7 +111,7 @@ def encode_record(study: Study, record: Record) -> str:
     kept = Kept(study)
     claims = []
     results = tuple(kept.restore(result.at, result.seed, kept.columns(result)) for result in record.results)
-    every = [point.at for point in points_of(study)]
+    every = places_of(study)
     for claim in study.claim:
         finding = judge(claim, results, every)
         claims.append({"claim": claim.text, "verdict": finding.verdict, "value": show_values(finding)})
@@ -143,7 +143,7 @@ def read_record(path: Path, study: Study, *, partial: bool = False) -> Record:
         raise StaleRecord(f"{path}: the experiments of {study.name} have changed since: run the sweep again")
     if source.seeds != seeds_of(study) and not (partial and set(source.seeds) <= set(seeds_of(study))):
         raise StaleRecord(f"{path}: {study.name} has other seeds: run the sweep again")
-    expected = [tuple(point.at.items()) for point in points_of(recorded)]
+    expected = [tuple(at.items()) for at in places_of(recorded)]
     if list(points) != expected:
         raise StaleRecord(f"{path}: {study.name} has other points: run the sweep again")
     kept = Kept(study)

@@ -22,7 +22,7 @@ from harness.studies.claims import VERDICTS, Finding, by_source, judge, judge_st
 from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
-from harness.studies.points import points_of, seeds_of
+from harness.studies.points import places_of, seeds_of
 from harness.studies.record import Record, Source, encode_record, read_record
 from harness.studies.store import Result, study_code
 from harness.studies.tables import make_table, tabulate, write_markdown
@@ -97,7 +97,7 @@ def read_recorded(paper: Paper, name: str, place: Place = HERE) -> Recorded:
     path = place.record(paper, name)
     record = read_record(path, study, partial=True) if path.exists() else None
     results = () if record is None else record.results
-    points = [point.at for point in points_of(study)]
+    points = places_of(study)
     return Recorded(study, record, len(points), tuple(judge(claim, results, points) for claim in study.claim))
 
 

@@ -18,7 +18,7 @@ from harness.studies.form import Bounds, ClaimSpec, Shown, Study
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, Origin, find_origin
 from harness.studies.point_run import Row
-from harness.studies.points import points_of, seeds_of
+from harness.studies.points import keep_points, places_of, points_of, seeds_of
 from harness.studies.record import Record, StaleRecord, encode_record, make_source, read_record
 from harness.studies.store import Result
 from harness.studies.tables import make_table
@@ -289,6 +289,15 @@ def test_a_record_in_part_is_of_the_same_experiments(old, new, tmp_path):
     path = write(tmp_path, study, results_of(study))
     with pytest.raises(StaleRecord):
         read_record(path, load(tmp_path, STUDY.replace(old, new, 1)), partial=True)
+
+
+def test_the_places_of_a_study_are_those_of_its_points(tmp_path):
+    study = load(tmp_path)
+    assert list(places_of(study)) == [point.at for point in points_of(study)]
+    assert list(places_of(study)[0]) == ["variant", "nodes"]
+    kept = keep_points(study, [{"variant": "two", "nodes": 20}])
+    assert places_of(kept) == ({"variant": "two", "nodes": 20},)
+    assert keep_points(study, places_of(study)) == study
 
 
 def test_points_that_are_not_recorded_count_as_missing():
