@@ -9,7 +9,6 @@ which one text of one file is replaced, and judges the claims again. The result 
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shutil import copytree, ignore_patterns
@@ -18,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from harness.errors import ExperimentError
+from harness.interpreter import python_command
 from harness.studies.claims import MET, PARTLY, VERDICTS, judge
 from harness.studies.code_hash import ROOT
 from harness.studies.loader import load_study
@@ -125,7 +125,7 @@ def sweep_verdicts(code: Path, study: Path, out: Path, seeds: int, master: str) 
         None if the sweep fails.
     """
     options = ["--out", str(out), "--seeds", str(seeds), "--any-code", "--master", master]
-    argv = [sys.executable, "-P", "-m", "harness.cli", "sweep", str(study), *options]
+    argv = python_command("-m", "harness.cli", "sweep", str(study), *options)
     ended = subprocess.run(
         argv, cwd=code, env={**os.environ, "PYTHONPATH": str(code)}, capture_output=True, text=True, check=False
     )

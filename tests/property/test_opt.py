@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from peer.core.contract import Directory, Event, NodeId, PeerInfo, PeerList, Started, TopicId
-from peer.core.tman.frames import Contact, Profile, TManReply, TManRequest
+from peer.core.tman.frames import Contact, Profile, TManRequest
 from peer.protocols.description import FirstNetwork
 from peer.protocols.opt.contacts import USEFUL, draw_initial_state
 from peer.protocols.opt.overlay import FULL, OptParameters
@@ -113,13 +113,11 @@ def test_a_full_node_closes_the_next_link_and_ignores_what_comes_over_it() -> No
 
 def test_a_full_node_opens_no_link_for_a_topic_that_lacks_neighbours() -> None:
     solo = full(2)
-    news = TManReply((Contact(9, 0, frozenset({1})),))
-    solo.part("overlay")._partner = 1
+    news = TManRequest((Contact(9, 0, frozenset({1})),))
     solo.receive(1, news)
     assert not connects(solo.advance(2 * SECOND_NS))
     roomy = full(2)
     roomy.link_down(2, "released")
-    roomy.part("overlay")._partner = 1
     roomy.receive(1, news)
     assert 9 in connects(roomy.advance(2 * SECOND_NS))
 
