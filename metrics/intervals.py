@@ -196,9 +196,7 @@ def quotient_ends(ones: Sequence[float], others: Sequence[float]) -> tuple[float
     factor = t_quantile(LEVEL, n - 1) ** 2 / (n * (n - 1))
     mean_rest = fsum(rests) / n
     spread = factor * fsum((rest - mean_rest) ** 2 for rest in rests)
-    common = factor * fsum(
-        (rest - mean_rest) * (other - below) for rest, other in zip(rests, others, strict=True)
-    )
+    common = factor * fsum((rest - mean_rest) * (other - below) for rest, other in zip(rests, others, strict=True))
     certain = below**2 - factor * fsum((other - below) ** 2 for other in others)
     if certain <= 0:
         return -inf, inf

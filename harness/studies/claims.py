@@ -230,7 +230,7 @@ def show_finding(finding: Finding) -> tuple[str, str, str, str, str]:
 
 
 def by_source(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
-    """Return the findings about the paper's statements and those about ours, each with a title; not if there are none."""
+    """Return the findings about the paper's statements and those about ours, with titles; no part that has none."""
     parts = [
         ("Claims of the paper", [each for each in findings if not each.claim.ours]),
         ("Beyond the paper", [each for each in findings if each.claim.ours]),

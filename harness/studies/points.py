@@ -77,7 +77,8 @@ def places_of(study: Study) -> tuple[dict[str, Cell], ...]:
     """
     axes = axes_of(study)
     return tuple(
-        dict(zip((axis.name for axis in axes), cells, strict=True)) for cells in product(*(axis.values for axis in axes))
+        dict(zip((axis.name for axis in axes), cells, strict=True))
+        for cells in product(*(axis.values for axis in axes))
     )
 
 
@@ -105,9 +106,7 @@ def _keep_values(
             kept[name] = _keep_values(given, axes, used, f"{whole}.")
             continue
         values = given["values"] if isinstance(given, dict) else given
-        left = [
-            value for value, cell in zip(values, axes[whole].values, strict=False) if cell in used.get(whole, ())
-        ]
+        left = [value for value, cell in zip(values, axes[whole].values, strict=False) if cell in used.get(whole, ())]
         kept[name] = {**given, "values": left} if isinstance(given, dict) else left
     return kept
 

@@ -31,7 +31,9 @@ def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
     choice.add_argument("--record", type=Path, metavar="FOLDER", help="record the finished sweep in this folder first")
     choice.add_argument("--figures", type=Path, metavar="FOLDER", help="only draw all figures, as SVG in this folder")
     choice.add_argument("--marks", action="store_true", help="only list the results whose code has changed unmarked")
-    choice.add_argument("--mutate", metavar="STUDY", help="check the claims of a study by changes of its protocol first")
+    choice.add_argument(
+        "--mutate", metavar="STUDY", help="check the claims of a study by changes of its protocol first"
+    )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the code and the sweeps of --mutate")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="the seeds of --mutate: 1 to N")
     parser.add_argument("--master", default="here", help="where --mutate makes its runs, as of trellis sweep")
@@ -41,9 +43,7 @@ def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
     try:
         if given.mutate:
             paper = paper_of(given.mutate, place)
-            checks = check_claims(
-                paper, given.mutate, given.out, seeds=given.seeds, master=given.master, place=place
-            )
+            checks = check_claims(paper, given.mutate, given.out, seeds=given.seeds, master=given.master, place=place)
             print(f"checked: {keep_checks(paper, checks, place)}")
             write_pages([paper], place)
         elif given.marks:

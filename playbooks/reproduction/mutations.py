@@ -139,7 +139,9 @@ def sweep_verdicts(code: Path, study: Path, out: Path, seeds: int, master: str) 
     return {claim.text: judge(claim, results).verdict for claim in loaded.claim}
 
 
-def check_claims(paper: Paper, study: str, folder: Path, *, seeds: int, master: str, place: Place = HERE) -> list[Check]:
+def check_claims(
+    paper: Paper, study: str, folder: Path, *, seeds: int, master: str, place: Place = HERE
+) -> list[Check]:
     """Check the claims of a study by all changes of its paper.
 
     Args:

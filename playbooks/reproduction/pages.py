@@ -150,9 +150,7 @@ def marked(page: str) -> set[str]:
     return {name for name, text in zip(sections[1::2], sections[2::2], strict=True) if CHANGED in text}
 
 
-def show_page(
-    paper: Paper, studies: Sequence[Recorded], changed: Collection[str], checks: Sequence[Check] = ()
-) -> str:
+def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str], checks: Sequence[Check] = ()) -> str:
     """Return the page of a paper.
 
     Args:
@@ -362,7 +360,7 @@ def show_index(papers: Sequence[Paper], place: Place = HERE) -> str:
     return (
         "# The papers' results and ours\n\n"
         "One page per paper: figure by figure, what the paper claims, what we measured, and whether the claim is met.\n"
-        "The pages are generated from recorded results ([how](../studies.md#recorded-results)), and say what is counted.\n"
+        "The pages are generated from recorded results ([how](../studies.md#recorded-results)). Each says what counts.\n"
         "\n"
         f"{tabulate(('paper', 'studies recorded', 'statements of the paper', 'beyond the paper'), rows)}\n"
     )

@@ -150,7 +150,7 @@ def test_a_converged_start_names_the_nodes_that_share_most_and_some_of_each_topi
 
 def test_a_node_chooses_from_its_contacts_when_it_is_refused() -> None:
     solo = Solo(make_node(0, (1, 2), 100, table_size=1, bound="links", contacts=(5, 6)))
-    solo.start({5: (1, 2), 6: (1,)} | {node: (3,) for node in range(10, 100)})
+    solo.start({5: (1, 2), 6: (1,)} | dict.fromkeys(range(10, 100), (3,)))
     assert solo.part("overlay").table.keys() == {5}
     solo.link_up(5)
     solo.link_down(5, FULL)

@@ -1,4 +1,4 @@
-"""Verdicts on claims: intervals that cross a bound, points together, statements that count once, and what is not judged."""
+"""Verdicts on claims: intervals that cross a bound, points together, statements that count once, claims not judged."""
 
 from math import inf
 
@@ -67,8 +67,18 @@ def test_an_interval_ends_at_what_a_measure_can_be() -> None:
 
 def test_a_change_may_be_negative_and_an_outage_may_last_longer_than_a_second() -> None:
     moving = [
-        Result(str(seed), {"at": 1}, seed, "", 1.0, 1, tuple(Row("delivery_ratio", at, None, at_value) for at, at_value in
-               ((1.0, 1.0), (2.0, 0.5 + seed / 100), (9.0, 0.6 + seed / 50), (12.0, 1.0))))
+        Result(
+            str(seed),
+            {"at": 1},
+            seed,
+            "",
+            1.0,
+            1,
+            tuple(
+                Row("delivery_ratio", at, None, at_value)
+                for at, at_value in ((1.0, 1.0), (2.0, 0.5 + seed / 100), (9.0, 0.6 + seed / 50), (12.0, 1.0))
+            ),
+        )
         for seed in range(3)
     ]
     fallen = [replace(each, rows=each.rows[:3]) for each in moving]
@@ -103,8 +113,9 @@ def test_points_are_judged_together(points: list[list[float]], partly: Bounds | 
     assert judge(claim, results).verdict == expected
     missing = judge(claim, results, [{"at": place} for place in range(len(points) + 1)])
     assert missing.missing == 1
-    assert missing.verdict == (PARTLY if expected == MET or (expected == UNDECIDED and SURE in points and not partly)
-                               else expected)
+    assert missing.verdict == (
+        PARTLY if expected == MET or (expected == UNDECIDED and SURE in points and not partly) else expected
+    )
 
 
 def test_an_exponent_is_undecided_if_its_interval_crosses_its_bound() -> None:
@@ -131,7 +142,11 @@ def test_only_what_is_not_met_is_irreproducible() -> None:
 
 def test_what_has_no_bound_is_reported_with_its_value() -> None:
     claim = ClaimSpec("it is", "a little", "hops_mean", reported=True, digits=1)
-    assert show_finding(judge(claim, seeds(1, "hops_mean", 10, 10.1, 9.9)))[2:] == ("10.0 ± 0.2", "not judged", REPORTED)
+    assert show_finding(judge(claim, seeds(1, "hops_mean", 10, 10.1, 9.9)))[2:] == (
+        "10.0 ± 0.2",
+        "not judged",
+        REPORTED,
+    )
     assert judge(claim, []).verdict == NOT_MEASURED
 
 
@@ -192,7 +207,9 @@ values = st.lists(st.tuples(st.floats(1, 100), st.floats(1, 100)), min_size=2, m
 
 
 @given(values)
-def test_at_the_ends_of_the_interval_of_a_quotient_a_paired_test_is_at_its_level(pairs: list[tuple[float, float]]) -> None:
+def test_at_the_ends_of_the_interval_of_a_quotient_a_paired_test_is_at_its_level(
+    pairs: list[tuple[float, float]],
+) -> None:
     ones, others = [one for one, _ in pairs], [other for _, other in pairs]
     ends = quotient_ends(ones, others)
     assert ends is not None
