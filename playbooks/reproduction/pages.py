@@ -360,7 +360,7 @@ def show_index(papers: Sequence[Paper], place: Place = HERE) -> str:
     return (
         "# The papers' results and ours\n\n"
         "One page per paper: figure by figure, what the paper claims, what we measured, and whether the claim is met.\n"
-        "The pages are generated from recorded results ([how](../studies.md#recorded-results)). Each says what counts.\n"
+        "Pages are generated from recorded results ([how](../studies.md#recorded-results)). Each says what counts.\n"
         "\n"
         f"{tabulate(('paper', 'studies recorded', 'statements of the paper', 'beyond the paper'), rows)}\n"
     )
