@@ -71,8 +71,8 @@ def test_members_that_are_not_connected_are_refused() -> None:
 
 
 def test_the_bound_is_below_the_tree_and_the_tree_below_the_protocol(capsys: pytest.CaptureFixture[str]) -> None:
-    given = ["--nodes", "300", "--patterns", "random", "--topics", "4", "--bound", "--json"]
+    given = ["--nodes", "1000", "--patterns", "random", "--topics", "4", "--bound", "--json"]
     assert main(given) == 0
     rows = json.loads(capsys.readouterr().out)
-    for row in rows.values():
-        assert 0 < row["least"] <= row["found"] <= row["once"] + 1e-9
+    assert all(0 <= row["least"] <= row["found"] <= row["once"] for row in rows.values())
+    assert any(row["least"] > 0 for row in rows.values())

@@ -281,7 +281,6 @@ def test_a_study_that_has_got_more_runs_keeps_its_record_in_part(old, new, tmp_p
         ("[4, 7]", "[4, 8]"),
         ('"random.degree" = 5', '"random.degree" = 6'),
         ("window_s = 10", "window_s = 11"),
-        ("[[variants]]", '[grid.more]\nkeys = ["workload.topics"]\nvalues = [50]\n[[variants]]'),
     ],
 )
 def test_a_record_in_part_is_of_the_same_experiments(old, new, tmp_path):
