@@ -22,7 +22,7 @@ from harness.planning.documents import encode_overlay
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.sshd import serving_ssh
 from peer.runtime.agent_metrics import read_pss_bytes
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.spec import NodeSpec, OverlayDocument
 
 HOSTS = 100
 WORK = Path("/run/bench")

@@ -32,7 +32,7 @@ from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.schedule import Publish, encode_schedule
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
 from peer.runtime.agent import SOCKET, call
-from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.wire import encode
 
 MESSAGES = 100_000

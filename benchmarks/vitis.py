@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from harness.experiment.sections.workload import InterestsSpec
 from harness.workload.interests import BucketInterests
-from peer.core.ring import MASK, SPACE, RingOrder, node_key, topic_key
+from peer.protocols.tman.ring import MASK, SPACE, RingOrder, node_key, topic_key
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal
 

@@ -41,7 +41,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"not, otherwise with {UNDECIDED}: 'propagation_delay_ms_p99 > +5%%', 'delivery_ratio < -0.01' (several "
         "allowed)",
     )
+    parser.add_argument(
+        "--by-folder", action="store_true", help="group runs by their folders, not by what differs in their experiments"
+    )
     parser.add_argument("--html", type=Path, metavar="FILE", help="also write a page")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write a table for a comment")
     parser.add_argument("--csv", type=Path, metavar="FILE", help="also write a row per measure and group")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write everything as JSON")
 
@@ -57,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     conditions, names = _conditions(arguments.fail_if), _measures(arguments.measure)
     finished = [path for path in arguments.runs if _is_finished(path)]
     runs = [Run(path) for path in finished or arguments.runs]
-    groups = group_runs(runs)
+    groups = group_runs(runs, by_folder=arguments.by_folder)
     if conditions and len(groups) < 2:
         raise ExperimentError("--fail-if", "all runs are of one group, so that there is no difference to judge")
     if names is not None:
@@ -69,6 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
         from metrics.report.comparison import render_comparison
 
         _write(arguments.html, render_comparison(comparison, outcomes).encode())
+    if arguments.markdown is not None:
+        from metrics.report.comparison import to_markdown
+
+        _write(arguments.markdown, to_markdown(comparison, outcomes).encode())
     if arguments.csv is not None:
         _write(arguments.csv, to_csv(comparison).encode())
     if arguments.json is not None:

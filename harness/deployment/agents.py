@@ -14,7 +14,7 @@ from harness.planning.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
 from peer.files import EXITS_FILE, log_file, record_file, trace_file
-from peer.runtime.spec import AgentSpec, PeerPlace, ProgramSpec
+from peer.instances.spec import AgentSpec, PeerPlace, ProgramSpec
 
 DRAIN_S = 1.0
 """Time from the peers' quiescing to their exit, in which the last frames arrive."""

@@ -24,7 +24,7 @@ from harness.terminal import printable
 from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
-from peer.runtime.spec import AgentSpec
+from peer.instances.spec import AgentSpec
 
 Result = TypeVar("Result")
 

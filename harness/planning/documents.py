@@ -12,7 +12,7 @@ from metrics.rundir.files import CHANGES_FILE, EXPERIMENT_FILE, PLAN_FILE, UNDER
 from metrics.rundir.hashes import digest, indented
 from peer.core.schedule import decode_schedule, encode_schedule
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
-from peer.runtime.spec import OverlayDocument
+from peer.instances.spec import OverlayDocument
 from topologies.model import Underlay
 from topologies.timeline import decode_changes, encode_changes
 

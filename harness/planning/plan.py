@@ -7,7 +7,7 @@ from msgspec import Struct
 from harness.experiment.form import Experiment
 from metrics.rundir import Placement
 from peer.core.schedule import Action
-from peer.runtime.spec import OverlayDocument
+from peer.instances.spec import OverlayDocument
 from topologies.model import Underlay
 from topologies.network import Network
 from topologies.provenance import Provenance

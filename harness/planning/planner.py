@@ -30,7 +30,7 @@ from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.spec import NodeSpec, OverlayDocument
 from topologies.network import Network
 
 LONGEST_PROCESSING_MS = 60_000.0

@@ -5,16 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from harness.simulator.simulation import Simulation
 from peer.core.contract import Directory, Event, TopicId
 from peer.core.schedule import Action
-from peer.runtime.bootstrap import Step, first_directory, tell, timeline
-from peer.runtime.lifecycle import enact, make_node
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.bootstrap import Step, first_directory, tell, timeline
+from peer.instances.lifecycle import enact, make_node
+from peer.instances.spec import NodeSpec, OverlayDocument
 
 START_NS = 1_000_000_000
 """The virtual instant at which nodes start, in runs and studies: 0 would look like a missing instant."""
 
 
 class SimulatedSlot:
-    """A node's slot (``peer.runtime.lifecycle.Slot``) on a simulated host, which it adds."""
+    """A node's slot (``peer.instances.lifecycle.Slot``) on a simulated host, which it adds."""
 
     __slots__ = ("_instances", "_simulation", "spec")
 

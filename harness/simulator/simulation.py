@@ -23,7 +23,7 @@ from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import STOP
 from peer.core.node import StatefulNode
 from peer.core.randomness import substream
-from peer.runtime.lifecycle import announce_end, announce_join
+from peer.instances.lifecycle import announce_end, announce_join
 from peer.trace import CRASHED, LEFT, TraceEvent, make_drop_event, make_frame_event
 from peer.wire import MSS_BYTES
 from topologies.bottlenecks import split_ns

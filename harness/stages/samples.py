@@ -32,7 +32,8 @@ def fetch_samples(
 ) -> Iterator[pa.Table]:
     """Yield all samples of a span, in tables of one metric each.
 
-    Prometheus's own ``scrape_*`` metrics are left out, except how long each scrape took.
+    Prometheus's own ``scrape_*`` metrics are left out, except how long each scrape took, and so is what it records of
+    other samples under other names.
 
     Args:
         server: which has them.
@@ -45,7 +46,7 @@ def fetch_samples(
     """
     first_ms, last_ms, step_ms = (round(each * 1000) for each in (*span_s, step))
     for metric in server.list_metrics():
-        if metric.startswith("scrape_") and metric != "scrape_duration_seconds":
+        if metric.startswith(("scrape_", "gossipsub_")) and metric != "scrape_duration_seconds":
             continue
         for after_ms in range(first_ms, last_ms, step_ms):
             until_ms = min(after_ms + step_ms, last_ms)

@@ -1,8 +1,8 @@
 """Servers of ``trellis serve`` on loopback: the files of a run, and a way to its Prometheus.
 
 Every user of the machine can connect to loopback, and so can any page in the reader's browser. So a request needs the
-token, which is in the addresses that are printed, as Jupyter has it. A browser keeps it as a cookie. And a request must
-be for a loopback name: the name of a site that now leads to this machine is none (DNS rebinding).
+token, which is in the addresses that are printed, as Jupyter has it. A browser keeps it as a cookie; another program,
+such as Grafana, sends it as ``Authorization: Bearer TOKEN``. And a request must be for a loopback name: the name of a site that now leads to this machine is none (DNS rebinding).
 """
 
 import http.client
@@ -71,10 +71,14 @@ class _Guarded(BaseHTTPRequestHandler):
             self.send_header("Set-Cookie", f"{self.gate.cookie}={self.gate.token}; Path=/; HttpOnly; SameSite=Lax")
             self.send_header("Content-Length", "0")
             self.end_headers()
-        elif self.gate.knows(self._cookie()):
+        elif self.gate.knows(self._cookie()) or self.gate.knows(self._bearer()):
             answer()
         else:
             self.send_error(HTTPStatus.FORBIDDEN, "open the address that trellis serve printed: it has the token")
+
+    def _bearer(self) -> str | None:
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        return token.strip() if scheme.lower() == "bearer" else None
 
     def _cookie(self) -> str | None:
         try:

@@ -19,7 +19,7 @@ from metrics.rundir import FinalState, Manifest, Timeline
 from peer.core.contract import Message, NodeId
 from peer.core.randomness import NETWORK, substream
 from peer.files import TRACE_FOLDER, trace_file
-from peer.runtime.spec import NodeSpec
+from peer.instances.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 

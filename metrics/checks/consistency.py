@@ -23,7 +23,7 @@ it."""
 
 BROKEN = Limit(60.0, "s")
 """Each end of a broken connection has noticed the break this long after the connection's last packet, by keep-alives
-and TCP's time-out (``peer.runtime.link``)."""
+and TCP's time-out (``peer.runtime.tcp_connection``)."""
 
 INTRODUCED = Limit(12.0, "s")
 """A connection is a link or closed this long after the handshake: a node closes one without a ``Hello`` after 10 s."""

@@ -59,12 +59,17 @@ State = Literal["met", "not met", "undecided"]
 
 
 class Outcome(Struct, frozen=True):
-    """A condition in one group, and a sentence that says why."""
+    """A condition in one group, and a sentence that says why.
+
+    Attributes:
+        more_runs: if it is undecided, about how many more runs of each group decide it; None if that is not known.
+    """
 
     condition: Condition
     group: str
     state: State
     words: str
+    more_runs: int | None = None
 
 
 def parse_condition(text: str) -> Condition:
@@ -192,12 +197,15 @@ def _decide(candidate: _Candidate, adjusted: Iterator[float]) -> Outcome:
         p = next(adjusted)
         state = decide(excess, p)
         words = f"{candidate.shown}, {_describe_margin(excess, p)}"
+    more: int | None = None
     if state == "undecided":
-        advice = "" if excess is None or excess.p_above is None else f"; {_advise(excess, candidate.unit)}"
+        known = excess is not None and excess.p_above is not None
+        more = more_needed(excess, ERROR_RATE) if excess is not None and known and candidate.unit is not None else None
+        advice = f"; {_advise(more, candidate.unit)}" if known else ""
         words = f"the runs do not show whether it {condition.describe(met=True)}: {words}{advice}"
     else:
         words = f"the runs show that it {condition.describe(met=state == 'met')}: {words}"
-    return Outcome(condition, candidate.group, state, words)
+    return Outcome(condition, candidate.group, state, words, more)
 
 
 def _describe_margin(excess: Contrast, adjusted: float) -> str:
@@ -214,9 +222,8 @@ def _describe_margin(excess: Contrast, adjusted: float) -> str:
     return f"{side} the bound by {margin} ({1 - 2 * ERROR_RATE:.0%} interval; one-sided {p})".replace("%", " %")
 
 
-def _advise(excess: Contrast, unit: str | None) -> str:
+def _advise(more: int | None, unit: str | None) -> str:
     """Return how many more runs are likely to decide a condition."""
     if unit is None:
         return "the variation between the runs of a group is unknown: run several seeds of both"
-    more = more_needed(excess, ERROR_RATE)
     return f"{'more than ' if more is None else 'about '}{MOST_ADVISED if more is None else more} more {unit} decide it"

@@ -70,7 +70,13 @@ def to_json(comparison: Comparison, outcomes: Sequence[Outcome] = ()) -> bytes:
         "measures": list_rows(comparison),
         "notes": comparison.notes,
         "conditions": [
-            {"condition": str(each.condition), "group": each.group, "state": each.state, "words": each.words}
+            {
+                "condition": str(each.condition),
+                "group": each.group,
+                "state": each.state,
+                "words": each.words,
+                "more_runs": each.more_runs,
+            }
             for each in outcomes
         ],
     }

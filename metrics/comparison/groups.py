@@ -57,17 +57,18 @@ class Group(Struct, frozen=True):
         return len(set(seeds)) < len(seeds)
 
 
-def group_runs(runs: Sequence[RunDir]) -> list[Group]:
+def group_runs(runs: Sequence[RunDir], *, by_folder: bool = False) -> list[Group]:
     """Group runs by what differs in their experiments; if nothing does, by the revision of the code that made them.
 
     Args:
         runs: at least one, with plan and manifest.
+        by_folder: group them by the folders that they are in instead.
 
     Returns:
         The groups in the order of their first runs. Labels are unique.
     """
-    settings = [settings_of(run) for run in runs]
-    if all(each == settings[0] for each in settings):
+    settings = [{"folder": str(run.path.parent)} for run in runs] if by_folder else [settings_of(run) for run in runs]
+    if not by_folder and all(each == settings[0] for each in settings):
         settings = [{"revision": run.manifest.versions.get(REVISION)} for run in runs]
     members: dict[bytes, list[int]] = {}
     for number, each in enumerate(settings):

@@ -109,6 +109,26 @@ def _with_interval(value: float, half_width: float | None) -> str:
     return format_number(value) + ("" if half_width is None else f" ± {half_width:.3g}")
 
 
+def to_markdown(comparison: Comparison, outcomes: Sequence[Outcome] = ()) -> str:
+    """Return the outcomes of conditions, the groups and the measures with a value, in Markdown for a comment."""
+    lines = [f"- **{each.state}**: `{each.condition}`: {_plain(each.group)}: {_plain(each.words)}" for each in outcomes]
+    head = ["", *(group.label for group in comparison.groups)]
+    table = [head, ["---", *["---:"] * len(comparison.groups)]]
+    table += [[name, *map(format_number, values)] for name, values in setting_rows(comparison)]
+    for row in comparison.rows:
+        base = row.cells[comparison.baseline].estimate
+        cells = [describe_cell(cell, None if base is None else base.value) for cell in row.cells]
+        table.append([row.name, *("<br>".join(line for line in cell if line) for cell in cells)])
+    rows = [f"| {' | '.join(map(_plain, cells))} |" for cells in table]
+    notes = [_plain(note) for note in comparison.notes]
+    return "\n".join([*lines, *[""] * bool(lines), *rows, *(f"\n{note}" for note in notes), ""])
+
+
+def _plain(text: str) -> str:
+    """Return a text that stays in its cell of a table, and in its line."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
 @styled
 def delay_figure(groups: Sequence[Group]) -> Drawing:
     """Draw the propagation delays of every group; undelivered pairs keep a curve below 1."""

@@ -173,7 +173,7 @@ class Behaviour(Part, frozen=True):
 
 
 class NodeOutline(Struct, frozen=True):
-    """The part of a node in ``overlay.json`` that the analysis reads; ``peer.runtime.spec.NodeSpec`` is all of it."""
+    """The part of a node in ``overlay.json`` that the analysis reads; ``peer.instances.spec.NodeSpec`` is all of it."""
 
     node: NodeNumber
     topics: tuple[TopicNumber, ...]

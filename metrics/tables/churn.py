@@ -25,7 +25,7 @@ from peer.trace import CRASHED, JOINED, LEFT
 SILENCE: Final = Limit(60.0, "s")
 """How long after a silent crash the other side may send. It learns of the crash only when its kernel breaks the
 connection: ``TCP_USER_TIMEOUT`` (30 s) after its first byte without an answer, which may be sent up to ``TCP_KEEPIDLE``
-(20 s) after the crash (``peer.runtime.link``)."""
+(20 s) after the crash (``peer.runtime.tcp_connection``)."""
 
 
 class Ending(NamedTuple):

@@ -1,1 +1,1 @@
-"""The process round a node: asyncio driver, link pool, metrics endpoint, and the agent that starts peers."""
+"""The process round a node: asyncio driver, pool of connections, metrics endpoint, and the agent that starts peers."""

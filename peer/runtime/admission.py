@@ -3,7 +3,7 @@
 from collections import Counter
 
 from peer.runtime.addresses import AddressBook
-from peer.runtime.link import Link
+from peer.runtime.tcp_connection import TcpConnection
 
 MOST_PER_NODE = 8
 """Most such connections per node at an address. An honest node has one attempt, and some that are just closing."""
@@ -20,28 +20,28 @@ class Admission:
 
     def __init__(self, book: AddressBook) -> None:
         self._book = book
-        self._connections: set[Link] = set()
+        self._connections: set[TcpConnection] = set()
         self._from: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return self._from.total()
 
-    def objection(self, link: Link) -> str | None:
+    def objection(self, connection: TcpConnection) -> str | None:
         """Return why to abort a connection at once; None = accept it."""
-        nodes = self._book.count_nodes_at(link.source)
+        nodes = self._book.count_nodes_at(connection.source)
         if not nodes:
             return STRANGE_ADDRESS
-        return TOO_MANY if self._from[link.source] >= MOST_PER_NODE * nodes else None
+        return TOO_MANY if self._from[connection.source] >= MOST_PER_NODE * nodes else None
 
-    def add(self, link: Link) -> None:
+    def add(self, connection: TcpConnection) -> None:
         """Count an accepted connection that is not a link, or not any more. Do nothing for opened connections."""
-        if not link.opener and link not in self._connections:
-            self._connections.add(link)
-            self._from[link.source] += 1
+        if not connection.opener and connection not in self._connections:
+            self._connections.add(connection)
+            self._from[connection.source] += 1
 
-    def remove(self, link: Link) -> None:
-        if link in self._connections:
-            self._connections.remove(link)
-            self._from[link.source] -= 1
-            if not self._from[link.source]:
-                del self._from[link.source]
+    def remove(self, connection: TcpConnection) -> None:
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self._from[connection.source] -= 1
+            if not self._from[connection.source]:
+                del self._from[connection.source]

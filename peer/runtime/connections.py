@@ -4,8 +4,8 @@ from peer.core.bitset import Bitset, bitset, choose
 from peer.core.directory import Directory
 from peer.core.identifiers import NodeId
 from peer.core.randomness import substream
-from peer.runtime.bootstrap import first_directory, tell
-from peer.runtime.spec import OverlayDocument
+from peer.instances.bootstrap import first_directory, tell
+from peer.instances.spec import OverlayDocument
 
 
 class Connections:

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from peer.core import contract
 from peer.core.contract import Effect, Event, Node
 from peer.runtime.clock import Clock
-from peer.runtime.pool import LinkPool
+from peer.runtime.pool import ConnectionPool
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
+
+_LOGICAL = {"graft": 1, "prune": -1}
+"""The changes of a number of logical links by trace events."""
 
 MAX_TIMER_S = 1.0
 """A longer timer is set again after this time, for the reason of ``process.NAP_S`` (s)."""
@@ -27,14 +30,16 @@ class Driver:
 
     Attributes:
         links: the node's connections. The code that makes the driver must set it.
+        logical_links: the number of the node's logical links of every topic that has had any, for the metrics.
         node: the node.
     """
 
-    links: LinkPool
+    links: ConnectionPool
 
     def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock) -> None:
         self._clock = clock
         self._events = events
+        self.logical_links: dict[int, int] = {}
         self.node = node
         self._trace_file = trace
         self._timers: dict[str, asyncio.TimerHandle] = {}
@@ -77,6 +82,9 @@ class Driver:
 
     def trace(self, event: TraceEvent) -> None:
         self._events[event.event] = self._events.get(event.event, 0) + 1
+        if change := _LOGICAL.get(event.event):
+            for topic in event.topics or ():
+                self.logical_links[topic] = self.logical_links.get(topic, 0) + change
         self._trace_file.write(event)
 
     def _set_timer(self, name: str, at_ns: int) -> None:

@@ -12,11 +12,11 @@ from peer.core.randomness import substream
 from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.driver import Driver
-from peer.runtime.lifecycle import announce_end, announce_join, make_node
-from peer.runtime.link import Counts
-from peer.runtime.pool import LinkPool
+from peer.instances.lifecycle import announce_end, announce_join, make_node
+from peer.runtime.tcp_connection import Counts
+from peer.runtime.pool import ConnectionPool
 from peer.runtime.recording import Recorder
-from peer.runtime.spec import NodeSpec
+from peer.instances.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
 
@@ -141,7 +141,7 @@ class Instances:
         assert self._listener is not None, "the listener is opened first"
         driven = node if self._recorder is None else self._recorder.watch(node, self._started)
         driver = Driver(driven, self._trace, self.events, self._clock)
-        driver.links = LinkPool(
+        driver.links = ConnectionPool(
             driver,
             self._spec.node,
             self._run,

@@ -61,7 +61,16 @@ class _PeerCollector(Collector):
         text = "Memory of the peer's process, including pages that it shares with other processes."
         yield GaugeMetricFamily("process_resident_memory_bytes", text, value=_resident_bytes())
         yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
+        logical = dict(driver.logical_links) if driver is not None else {}
+        yield _logical_links({str(topic): count for topic, count in logical.items()})
         yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
+
+
+def _logical_links(counts: dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily("trellis_logical_links", "Logical links by the number of their topic.", labels=("topic",))
+    for topic, count in counts.items():
+        family.add_metric((topic,), count)
+    return family
 
 
 def _resident_bytes() -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from peer.core.identifiers import NodeId
 from peer.runtime.namespaces import check
-from peer.runtime.spec import AgentSpec
+from peer.instances.spec import AgentSpec
 
 HOSTS_FILE = "hosts"
 """The name of the hosts file in the agent's work folder."""

@@ -1,4 +1,4 @@
-"""The link pool: the connections of one node over TCP.
+"""The pool of the TCP connections of one node.
 
 ``peer.core.links`` has the rules: when to open a connection, which of two survives, when to redial. The pool carries
 them out with sockets. Its own tasks are those of real connections:
@@ -22,19 +22,19 @@ from peer.core.links import STOP, LinkTable
 from peer.runtime.addresses import AddressBook
 from peer.runtime.admission import Admission
 from peer.runtime.clock import UNDILATED, Clock
-from peer.runtime.link import CLOSE_TIMEOUT_S, Counts, Link, Owner
+from peer.runtime.tcp_connection import CLOSE_TIMEOUT_S, Counts, TcpConnection, Owner
 from peer.trace import TraceEvent, make_drop_event
 from peer.wire import encode
 
 CONNECT_TIMEOUT_S = 10.0
 
 
-class LinkPool:
+class ConnectionPool:
     """All connections of a node, from its start to its end.
 
     A driver calls its ``table`` and ``send`` for the node's effects, and ``quiesce``, ``cut`` and ``close`` at the
-    node's end. Each ``Link`` reports its events (``opened`` to ``lost``). The pool passes them to its ``table``, which
-    decides and calls the pool back as its ``Carrier`` (``now_ns`` to ``gave_up``).
+    node's end. Each ``TcpConnection`` reports its events (``opened`` to ``lost``). The pool passes them to its
+    ``table``, which decides and calls the pool back as its ``Carrier`` (``now_ns`` to ``gave_up``).
 
     Args:
         driver: gets the node's events and the trace events.
@@ -75,11 +75,11 @@ class LinkPool:
         self._local_ip = local_ip
         self._send_queue_bytes = send_queue_bytes
         self.clock = clock
-        self.table: LinkTable[Link] = LinkTable(self, node, draws)
+        self.table: LinkTable[TcpConnection] = LinkTable(self, node, draws)
         self._links = self.table.links
         self._dials: set[asyncio.Task[None]] = set()
         self.arrivals = Admission(addresses)
-        self.connections: dict[Link, None] = {}
+        self.connections: dict[TcpConnection, None] = {}
         self._encoded: tuple[Frame | None, bytes] = (None, b"")
 
     @property
@@ -90,22 +90,22 @@ class LinkPool:
     @property
     def queued_bytes(self) -> int:
         """Bytes that this process has not yet handed to the kernel, over all links."""
-        return sum(link.queued_bytes for link in list(self._links.values()))
+        return sum(connection.queued_bytes for connection in list(self._links.values()))
 
-    def accept(self) -> Link:
+    def accept(self) -> TcpConnection:
         """Return a protocol for an incoming connection (the factory for ``create_server``)."""
-        return Link(self, None)
+        return TcpConnection(self, None)
 
     def send(self, peer: NodeId, frame: Frame) -> None:
         """Queue a frame on the peer's link, or drop it and trace why."""
-        link = self._links.get(peer)
+        connection = self._links.get(peer)
         content = self._encode(frame)
-        if link is None or link.transport.is_closing():
+        if connection is None or connection.transport.is_closing():
             self._drop(peer, frame, len(content), "no_link")
-        elif link.queued_bytes + len(content) > self._send_queue_bytes:
+        elif connection.queued_bytes + len(content) > self._send_queue_bytes:
             self._drop(peer, frame, len(content), "queue_full")
         else:
-            link.write(frame, content)
+            connection.write(frame, content)
 
     def quiesce(self) -> None:
         """Stop opening and accepting connections. Links that are up stay."""
@@ -114,60 +114,60 @@ class LinkPool:
     def cut(self, reason: str) -> None:
         """Break all connections without ``Bye``, as the end of the process would, and trace the ends of links now."""
         self.quiesce()
-        for link in self.connections:
-            link.reason = link.reason or reason
-        for link in list(self.connections):
-            self.table.lost(link, reason)
-            link.transport.abort()
+        for connection in self.connections:
+            connection.reason = connection.reason or reason
+        for connection in list(self.connections):
+            self.table.lost(connection, reason)
+            connection.transport.abort()
 
     async def close(self, reason: str = STOP) -> None:
         """Close all connections. Each ends when both sides have sent their last byte, or is cut after a timeout."""
         self.quiesce()
-        for link in list(self.connections):
-            self.table.close(link, reason)
+        for connection in list(self.connections):
+            self.table.close(connection, reason)
         if self.connections:
             await asyncio.wait(
-                [link.ended for link in self.connections], timeout=self.clock.real_s(CLOSE_TIMEOUT_S + 1)
+                [connection.ended for connection in self.connections], timeout=self.clock.real_s(CLOSE_TIMEOUT_S + 1)
             )
 
     # -------------------------------------------------------------------------------------- called by links
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: TcpConnection) -> None:
         """Use an opened connection if the node lacks the link. Accept or abort an incoming one."""
-        self.connections[link] = None
-        if link.opener:
-            assert link.peer is not None, "an opener knows its peer"
-            if self.table.lacks(link.peer):
-                self.table.opened(link, link.peer)
+        self.connections[connection] = None
+        if connection.opener:
+            assert connection.peer is not None, "an opener knows its peer"
+            if self.table.lacks(connection.peer):
+                self.table.opened(connection, connection.peer)
             else:
-                link.transport.abort()
-                self.table.failed(link.peer)
-        elif (reason := self.arrivals.objection(link)) is None:
-            self.arrivals.add(link)
+                connection.transport.abort()
+                self.table.failed(connection.peer)
+        elif (reason := self.arrivals.objection(connection)) is None:
+            self.arrivals.add(connection)
         else:
-            self.rejected(link, reason)
-            link.reason = reason
-            link.transport.abort()
+            self.rejected(connection, reason)
+            connection.reason = reason
+            connection.transport.abort()
 
-    def comes_from(self, link: Link, node: NodeId) -> bool:
+    def comes_from(self, connection: TcpConnection, node: NodeId) -> bool:
         """Return whether an accepted connection comes from the node's address."""
-        return self._is_node(node) and self.addresses.is_source_of(node, link.source)
+        return self._is_node(node) and self.addresses.is_source_of(node, connection.source)
 
-    def received(self, link: Link, frame: Frame) -> None:
+    def received(self, connection: TcpConnection, frame: Frame) -> None:
         if isinstance(frame, Bye):
-            link.limit_time(CLOSE_TIMEOUT_S)
-            self.table.peer_closed(link, frame.reason)
+            connection.limit_time(CLOSE_TIMEOUT_S)
+            self.table.peer_closed(connection, frame.reason)
         elif isinstance(frame, Hello):
-            self._introduce(link, frame)
-        elif link.up and link.peer is not None:
-            self.driver.feed(FrameReceived(link.peer, frame))
+            self._introduce(connection, frame)
+        elif connection.up and connection.peer is not None:
+            self.driver.feed(FrameReceived(connection.peer, frame))
         else:
-            self.table.refuse(link, "no_hello")
+            self.table.refuse(connection, "no_hello")
 
-    def lost(self, link: Link, error: Exception | None) -> None:
-        del self.connections[link]
-        self.table.lost(link, type(error).__name__ if error else "closed")
-        self.arrivals.remove(link)
+    def lost(self, connection: TcpConnection, error: Exception | None) -> None:
+        del self.connections[connection]
+        self.table.lost(connection, type(error).__name__ if error else "closed")
+        self.arrivals.remove(connection)
 
     # ------------------------------------------------------------------------------------- called by the table
 
@@ -182,79 +182,79 @@ class LinkPool:
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
-    def say_hello(self, link: Link) -> None:
+    def say_hello(self, connection: TcpConnection) -> None:
         hello = Hello(self.node, self._run)
-        link.write(hello, encode(hello))
+        connection.write(hello, encode(hello))
 
-    def say_goodbye(self, link: Link, reason: str) -> None:
-        link.say_goodbye(reason)
+    def say_goodbye(self, connection: TcpConnection, reason: str) -> None:
+        connection.say_goodbye(reason)
 
-    def wait(self, link: Link, old: Link, wait_s: float) -> None:
+    def wait(self, connection: TcpConnection, old: TcpConnection, wait_s: float) -> None:
         """Let the kernel test whether the old link's peer still has it."""
         old.probe(urgently=True)
-        link.limit_time(wait_s, lambda: self._stop_waiting(link, old))
+        connection.limit_time(wait_s, lambda: self._stop_waiting(connection, old))
 
-    def rejected(self, link: Link, reason: str) -> None:
+    def rejected(self, connection: TcpConnection, reason: str) -> None:
         self.counts.rejected[reason] = self.counts.rejected.get(reason, 0) + 1
-        self._note("reject", link, reason=reason)
+        self._note("reject", connection, reason=reason)
 
-    def link_up(self, link: Link, outbound: bool) -> None:
+    def link_up(self, connection: TcpConnection, outbound: bool) -> None:
         """Tell the node that a link is up, and remove the connection's time limit."""
-        assert link.peer is not None, "a link's peer has introduced itself"
-        link.limit_time(None)
-        self.arrivals.remove(link)
-        self._note("add_peer", link, direction=link.side)
-        self.driver.feed(LinkUp(link.peer, outbound))
+        assert connection.peer is not None, "a link's peer has introduced itself"
+        connection.limit_time(None)
+        self.arrivals.remove(connection)
+        self._note("add_peer", connection, direction=connection.side)
+        self.driver.feed(LinkUp(connection.peer, outbound))
 
-    def link_down(self, link: Link, retrying: bool) -> None:
+    def link_down(self, connection: TcpConnection, retrying: bool) -> None:
         """Tell the node that a link ended. Its connection counts as one that is not a link until it is closed."""
-        assert link.peer is not None, "a link's peer has introduced itself"
-        self.arrivals.add(link)
-        self._note("remove_peer", link, reason=link.reason)
-        self.driver.feed(LinkDown(link.peer, link.reason, retrying))
+        assert connection.peer is not None, "a link's peer has introduced itself"
+        self.arrivals.add(connection)
+        self._note("remove_peer", connection, reason=connection.reason)
+        self.driver.feed(LinkDown(connection.peer, connection.reason, retrying))
 
     def gave_up(self, peer: NodeId, reason: str) -> None:
         self.driver.feed(LinkDown(peer, reason))
 
-    def _stop_waiting(self, link: Link, old: Link) -> None:
+    def _stop_waiting(self, connection: TcpConnection, old: TcpConnection) -> None:
         old.probe(urgently=False)
-        self.table.wait_over(link)
+        self.table.wait_over(connection)
 
     # ---------------------------------------------------------------------------------------------- handshake
 
     async def _connect_socket(self, peer: NodeId) -> None:
         """Try to reach the peer. It is never cancelled, since a loop may then close a connection without a report."""
-        link: Link | None = None
+        connection: TcpConnection | None = None
 
-        def make_link() -> Link:
-            nonlocal link
-            link = Link(self, peer)
-            return link
+        def make_connection() -> TcpConnection:
+            nonlocal connection
+            connection = TcpConnection(self, peer)
+            return connection
 
         if self._is_node(peer):
             loop = asyncio.get_running_loop()
             try:
                 async with asyncio.timeout(self.clock.real_s(CONNECT_TIMEOUT_S)):
-                    await loop.create_connection(make_link, *self.addresses[peer], local_addr=(self._local_ip, 0))
+                    await loop.create_connection(make_connection, *self.addresses[peer], local_addr=(self._local_ip, 0))
             except (OSError, TimeoutError):
-                if link in self.connections:  # the timeout came at the moment at which it was established
-                    link.connection_lost(None)
-        if link is None or not link.conn:  # ``opened`` was not called
+                if connection in self.connections:  # the timeout came at the moment at which it was established
+                    connection.connection_lost(None)
+        if connection is None or not connection.conn:  # ``opened`` was not called
             self.table.failed(peer)
 
-    def _introduce(self, link: Link, hello: Hello) -> None:
+    def _introduce(self, connection: TcpConnection, hello: Hello) -> None:
         """Handle ``Hello``: check which node is on the other side, and introduce or refuse the connection."""
         peer = hello.node
-        if link.up:
-            self.table.refuse(link, "second_hello")
+        if connection.up:
+            self.table.refuse(connection, "second_hello")
         elif hello.run != self._run:
-            self.table.refuse(link, "wrong_run")
-        elif not self._is_node(peer) or link.peer not in (peer, None):
-            self.table.refuse(link, "wrong_node")
-        elif link.peer is None:
-            self.table.refuse(link, "wrong_address")
+            self.table.refuse(connection, "wrong_run")
+        elif not self._is_node(peer) or connection.peer not in (peer, None):
+            self.table.refuse(connection, "wrong_node")
+        elif connection.peer is None:
+            self.table.refuse(connection, "wrong_address")
         else:
-            self.table.introduced(link, peer)
+            self.table.introduced(connection, peer)
 
     def _is_node(self, peer: NodeId) -> bool:
         return peer != self.node and 0 <= peer < len(self.addresses)
@@ -273,8 +273,8 @@ class LinkPool:
         self.counts.dropped[reason] = self.counts.dropped.get(reason, 0) + 1
         self.driver.trace(make_drop_event(self.clock.now_ns(), self.node, peer, frame, len_bytes, reason))
 
-    def _note(self, event: str, link: Link, direction: str | None = None, reason: str | None = None) -> None:
-        now_ns = self.clock.now_ns()
-        self.driver.trace(
-            TraceEvent(event, now_ns, self.node, link.peer, conn=link.conn, direction=direction, reason=reason)
-        )
+    def _note(
+        self, event: str, connection: TcpConnection, direction: str | None = None, reason: str | None = None
+    ) -> None:
+        now_ns, peer, conn = self.clock.now_ns(), connection.peer, connection.conn
+        self.driver.trace(TraceEvent(event, now_ns, self.node, peer, conn=conn, direction=direction, reason=reason))

@@ -15,7 +15,7 @@ from peer.runtime.connections import Connections
 from peer.runtime.conversation import Conversation
 from peer.runtime.names import node_name
 from peer.runtime.program import Program, ProgramError, describe_status, is_listening
-from peer.runtime.spec import AgentSpec, OverlayDocument
+from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT, TraceEvent
 

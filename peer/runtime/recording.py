@@ -17,8 +17,8 @@ from peer import wire
 from peer.core import contract
 from peer.core.contract import Directory, Effect, Event, FrameReceived, Node, PeerInfo, PeerList
 from peer.core.node import StatefulNode
-from peer.runtime.lifecycle import make_node
-from peer.runtime.spec import NodeSpec
+from peer.instances.lifecycle import make_node
+from peer.instances.spec import NodeSpec
 
 BUFFER_BYTES = 1 << 16
 _LENGTH_BYTES = 4

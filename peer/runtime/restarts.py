@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from peer.core.schedule import Crash, Join, Vanish
-from peer.runtime.bootstrap import Step
+from peer.instances.bootstrap import Step
 from peer.runtime.namespaces import die_with_parent, drop_privileges
 from peer.runtime.silence import Silence
 

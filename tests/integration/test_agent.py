@@ -26,7 +26,7 @@ from peer.runtime.agent import call
 from peer.runtime.children import descendants
 from peer.runtime.limits import needed_files
 from peer.runtime.recording import replay
-from peer.runtime.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 from tests.processes import is_alive
 

@@ -13,7 +13,7 @@ from harness.errors import DeploymentError, TestbedError
 from harness.experiment.inventory import Machine
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd
 from metrics.rundir import ClockOffset
-from peer.runtime.spec import AgentSpec
+from peer.instances.spec import AgentSpec
 from tests.integration.deployment_machines import Box, machines, sandboxed
 
 pytestmark = pytest.mark.root

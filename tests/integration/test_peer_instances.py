@@ -15,7 +15,7 @@ from peer.core.directory import Directory, PeerInfo
 from peer.runtime.addresses import AddressBook
 from peer.runtime.instances import Instances
 from peer.runtime.metrics import make_registry
-from peer.runtime.spec import NodeSpec
+from peer.instances.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 from tests.event_loop import LIMIT_S, run

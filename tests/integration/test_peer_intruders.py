@@ -12,7 +12,7 @@ import pytest
 
 from peer.core import links as links_module
 from peer.core.frames import Bye, Frame, Hello
-from peer.runtime import link as link_module
+from peer.runtime import tcp_connection
 from peer.runtime import pool as pool_module
 from peer.runtime.addresses import AddressBook
 from peer.runtime.admission import MOST_PER_NODE
@@ -239,7 +239,7 @@ def test_what_was_refused_counts_until_it_is_gone():
 
 
 def test_who_says_no_hello_is_refused_after_a_while(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(link_module, "HANDSHAKE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(tcp_connection, "HANDSHAKE_TIMEOUT_S", 0.2)
 
     async def scenario() -> None:
         async with Network(2) as net:
@@ -254,8 +254,8 @@ def test_who_says_no_hello_is_refused_after_a_while(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("seed", range(8))
 def test_no_crowd_of_intruders_ends_a_link_or_stays(seed: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(links_module, "WAIT_S", 0.2)
-    monkeypatch.setattr(link_module, "HANDSHAKE_TIMEOUT_S", 0.3)
-    monkeypatch.setattr(link_module, "CLOSE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(tcp_connection, "HANDSHAKE_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(tcp_connection, "CLOSE_TIMEOUT_S", 0.3)
     monkeypatch.setattr(pool_module, "CLOSE_TIMEOUT_S", 0.3)
     draws = Random(seed)
 

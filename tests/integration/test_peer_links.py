@@ -1,4 +1,4 @@
-"""The link pool over real TCP on loopback: races, refusals, bad frames, full queues, and exact stream offsets."""
+"""The pool of connections over real TCP on loopback: races, refusals, bad frames, full queues, and exact stream offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from peer.core import links as links_module
 from peer.core.contract import Event, FrameReceived, LinkDown, LinkUp
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
 from peer.runtime.addresses import AddressBook
-from peer.runtime.pool import LinkPool
+from peer.runtime.pool import ConnectionPool
 from peer.trace import TraceEvent
 from peer.wire import Decoder, encode
 from tests.event_loop import LIMIT_S, run
@@ -76,7 +76,7 @@ class Network:
         book = AddressBook(self.addresses)
         self.owners = [Recorder(node) for node in range(nodes)]
         self.pools = [
-            LinkPool(owner, node, (runs or (RUN,) * nodes)[node], book, hosts[node], queue_bytes, Random(node))
+            ConnectionPool(owner, node, (runs or (RUN,) * nodes)[node], book, hosts[node], queue_bytes, Random(node))
             for node, owner in enumerate(self.owners)
         ]
         self.servers: list[asyncio.AbstractServer | None] = [None] * nodes

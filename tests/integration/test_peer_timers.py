@@ -11,7 +11,7 @@ from peer.core.randomness import substream
 from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
 from peer.runtime.driver import Driver
-from peer.runtime.pool import LinkPool
+from peer.runtime.pool import ConnectionPool
 from peer.runtime.tracefile import TraceFile
 from tests.event_loop import LIMIT_S, run
 
@@ -42,7 +42,7 @@ def test_a_timer_fires_at_its_virtual_instant_and_as_much_later_in_real_time(dil
         trace = TraceFile(tmp_path / "0.jsonl", 0, (), clock.now_ns())
         driver = Driver(node, trace, {}, clock)
         book = AddressBook((("127.0.0.1", 1),))
-        driver.links = LinkPool(driver, 0, 7, book, "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
+        driver.links = ConnectionPool(driver, 0, 7, book, "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
         before_s = time.monotonic()
         driver.feed(Started())
         async with asyncio.timeout(LIMIT_S):

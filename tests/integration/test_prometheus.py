@@ -16,14 +16,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from prometheus_client import CollectorRegistry, Counter, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
 
 from harness.errors import TestbedError
 from harness.experiment.form import Experiment, PrometheusSpec
 from harness.stages.manifest import epoch_offset_ns
 from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
 from harness.stages.samples import fetch_samples, write_samples
-from metrics.prometheus import Target
+from metrics.prometheus import MESSAGE_TYPES, Target
 from metrics.rundir import Manifest, Phase
 from metrics.samples import read_samples
 from tests.integration.deployment_machines import prometheus_runs, sandboxed
@@ -31,6 +31,8 @@ from tests.integration.deployment_machines import prometheus_runs, sandboxed
 pytestmark = pytest.mark.root
 
 DEAD_PORT = 9
+ROOT = Path(__file__).parents[2]
+EVENTS = ("publications", "deliveries", "duplicates")
 PEER = "peer/127.0.0.1:9100"
 DELIVERIES = "last_over_time(trellis_deliveries_total[1h])"  # the last scrape may have failed on a busy machine
 
@@ -194,6 +196,33 @@ def test_a_run_without_metrics_and_a_folder_that_is_no_run(tmp_path: Path):
             done = subprocess.run([*argv, "--port", str(port)], capture_output=True, text=True)
             assert (done.returncode, "Traceback" in done.stderr) == (2, False)
             assert problem in done.stderr
+
+
+@sandboxed
+def test_the_dashboard_shows_a_peer_of_gossipsub(tmp_path: Path):
+    """Every expression has a value over the series of a peer that sends and receives every type of frame."""
+    registry = CollectorRegistry()
+    events = [Counter(f"trellis_{name}", "events", registry=registry) for name in EVENTS]
+    ways = [Counter(f"trellis_{way}_frames", "frames", ["kind"], registry=registry) for way in ("sent", "received")]
+    Gauge("trellis_logical_links", "links", ["topic"], registry=registry).labels("3").set(6)
+    start_http_server(9100, "127.0.0.1", registry)
+    server = start_prometheus(tmp_path, [Target("peer", "127.0.0.1", 9100, {"node": "3"})], 1)
+    dashboard = json.loads((ROOT / "playbooks/grafana/gossipsub.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    assert len(asked) > len(dashboard["panels"]) > 5
+    missing, deadline = asked, time.monotonic() + 300
+    while missing and time.monotonic() < deadline:
+        for counter in (*events, *(way.labels(kind) for way in ways for kind in MESSAGE_TYPES)):
+            counter.inc()
+        missing = [each for each in missing if not server.query(each.replace("$__rate_interval", "5m"), time.time())]
+        time.sleep(0.2)
+    assert missing == []
+    types = server.query("last_over_time(gossipsub_rpc_sent_total[1h])", time.time())
+    assert {row["metric"]["message_type"] for row in types} == set(MESSAGE_TYPES.values())
+    assert {tuple(sorted(row["metric"])) for row in types} == {
+        ("__name__", "instance", "job", "message_type", "node")
+    }  # fmt: skip
+    server.stop()
 
 
 @sandboxed

@@ -19,7 +19,7 @@ from harness.machine.netns import entered
 from harness.testbeds.emulated.echo import EchoSockets
 from peer.core.contract import message_id
 from peer.core.schedule import Action, Crash, Join, Publish, Vanish, encode_schedule
-from peer.runtime.spec import PeerPlace
+from peer.instances.spec import PeerPlace
 from peer.trace import TraceEvent
 from tests.integration.test_agent import CHECKOUT, LIMIT_S, Machine, process_below, until
 

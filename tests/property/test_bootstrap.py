@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from peer.core.bitset import bitset
 from peer.core.directory import Directory, PeerInfo, PersistentMap
 from peer.core.schedule import Action, Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
-from peer.runtime.bootstrap import Step, first_directory, tell, timeline
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.bootstrap import Step, first_directory, tell, timeline
+from peer.instances.spec import NodeSpec, OverlayDocument
 from tests.examples import examples
 
 NODES, TOPICS = 8, 5

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from peer.core.directory import Directory, PeerInfo
 from peer.runtime.connections import Connections
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.spec import NodeSpec, OverlayDocument
 
 
 def document(nodes: int, seed: int, down: frozenset[int] = frozenset()) -> OverlayDocument:

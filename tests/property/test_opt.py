@@ -5,11 +5,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from peer.core.contract import Directory, Event, NodeId, PeerInfo, PeerList, Started, TopicId
-from peer.core.tman.frames import Contact, Profile, TManRequest
 from peer.protocols.description import FirstNetwork
 from peer.protocols.opt.contacts import USEFUL, draw_initial_state
 from peer.protocols.opt.overlay import FULL, OptParameters
 from peer.protocols.registry import PROTOCOLS, compose
+from peer.protocols.tman.frames import Contact, Profile, TManRequest
 from peer.testing import Pump, Solo, connects, disconnects, sends
 from tests.examples import examples
 

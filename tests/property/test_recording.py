@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
 from peer.protocols.description import Description, FirstNetwork
 from peer.protocols.registry import PROTOCOLS
-from peer.runtime.lifecycle import make_node
+from peer.instances.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
-from peer.runtime.spec import NodeSpec
+from peer.instances.spec import NodeSpec
 from peer.testing import Pump
 from tests.examples import examples
 

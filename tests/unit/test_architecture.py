@@ -21,7 +21,7 @@ VIOLATIONS = {
     "peer imports topologies": ("peer", "from topologies import model"),
     "topologies imports peer": ("topologies", "import peer.trace"),
     "metrics imports harness": ("metrics", "from harness.errors import TrellisError"),
-    "metrics imports the driver": ("metrics", "import peer.runtime.spec"),
+    "metrics imports the driver": ("metrics", "import peer.instances.spec"),
     "a table imports PySpark": ("metrics/tables", "from pyspark.sql import SparkSession"),
     "a check imports the session": ("metrics/checks", "def f():\n    import metrics.session"),
     "core imports asyncio": ("peer/core", "import asyncio"),

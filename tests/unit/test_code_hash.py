@@ -31,8 +31,8 @@ HERE = read_modules(ROOT)
 TREE = {
     "peer/core/links.py": "",
     "peer/core/nobody.py": "from peer.core.links import Links",
-    "peer/core/tman/__init__.py": "",
-    "peer/core/tman/frames.py": "from peer.core import ring, links",
+    "peer/protocols/tman/__init__.py": "",
+    "peer/protocols/tman/frames.py": "from peer.core import ring, links",
     "peer/core/ring.py": "",
     "peer/protocols/__init__.py": "",
     "peer/protocols/registry.py": "from peer.protocols import alone, base, built, top, linked, modelled, single, told",
@@ -40,7 +40,7 @@ TREE = {
     "peer/protocols/alone/__init__.py": "PROTOCOL = Description(name='alone')",
     "peer/protocols/alone/inner/overlay.py": "import peer.protocols.description, peer.core.links",
     "peer/protocols/base/__init__.py": "ONE = Description(name='base-1')\nTWO = Description(parts={}, name='base-2')",
-    "peer/protocols/base/overlay.py": "from peer.core.tman.frames import Frame",
+    "peer/protocols/base/overlay.py": "from peer.protocols.tman.frames import Frame",
     "peer/protocols/built/__init__.py": "PROTOCOL = Description(name='built')",
     "peer/protocols/built/overlay.py": "def late():\n    from peer.protocols.base.overlay import Overlay",
     "peer/protocols/top/__init__.py": "PROTOCOL = Description(name='top')",
@@ -87,8 +87,8 @@ def hashes(tree: Path) -> dict[str, str]:
 OWN = {
     "peer/protocols/alone/__init__.py": {"alone"},
     "peer/protocols/alone/inner/overlay.py": {"alone"},
-    "peer/core/tman/__init__.py": {"base-1", "base-2", "built", "top"},
-    "peer/core/tman/frames.py": {"base-1", "base-2", "built", "top"},
+    "peer/protocols/tman/__init__.py": {"base-1", "base-2", "built", "top"},
+    "peer/protocols/tman/frames.py": {"base-1", "base-2", "built", "top"},
     "peer/core/ring.py": {"base-1", "base-2", "built", "top"},
     "peer/protocols/base/__init__.py": {"base-1", "base-2", "built", "top"},
     "peer/protocols/base/overlay.py": {"base-1", "base-2", "built", "top"},
@@ -236,7 +236,7 @@ def test_no_protocol_counts_for_the_experiments_of_all_others() -> None:
     assert packages_of(used(HERE, ["stan"])) == {"stan"}
     assert packages_of(used(HERE, ["similarity"])) == {"similarity", "spidercast"}
     assert packages_of(used(HERE, ["gossipsub-bounded"])) == {"gossipsub", "random_graph"}
-    assert "peer.core.tman.overlay" in used(HERE, ["vitis"]) - used(HERE, ["spidercast"])
+    assert "peer.protocols.tman.overlay" in used(HERE, ["vitis"]) - used(HERE, ["spidercast"])
     assert {name for module in HERE.values() for name in module.describes} == set(PROTOCOLS)
 
 

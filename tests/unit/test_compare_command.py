@@ -93,6 +93,31 @@ def test_equal_experiments_are_grouped_by_the_revision(runs):
     assert [(group.label, len(group.runs)) for group in groups] == [("revision=a", 2), ("revision=b", 2)]
 
 
+def test_runs_of_one_folder_are_a_group_if_asked_for(runs, tmp_path):
+    paths = [Path(runs.make(seed, protocol=name)) for seed, name in ((1, "random"), (1, "stan"), (2, "random"))]
+    moved = [tmp_path / folder / path.name for folder, path in zip(("base", "head", "base"), paths, strict=True)]
+    for path, place in zip(paths, moved, strict=True):
+        place.parent.mkdir(exist_ok=True)
+        path.rename(place)
+    groups = group_runs([RunDir(path) for path in moved], by_folder=True)
+    assert [[run.path for run in group.runs] for group in groups] == [moved[0::2], [moved[1]]]
+    assert [group.label for group in groups] == [f"random, folder={tmp_path / 'base'}", f"stan, folder={tmp_path / 'head'}"]
+
+
+def test_a_table_for_a_comment_has_the_outcomes_and_the_cells(runs, tmp_path):
+    paths = [runs.make(seed, factor, revision=name) for seed in (1, 2, 3) for name, factor in (("a", 1.0), ("b", 2.0))]
+    condition = ["--fail-if", "propagation_delay_ms_p50 > +5%", "--markdown", str(tmp_path / "c.md")]
+    assert cli.main(["compare", *paths, *condition]) == 4
+    lines = (tmp_path / "c.md").read_text().splitlines()
+    assert lines[0].startswith("- **met**: `propagation_delay_ms_p50 > +5%`: revision=b: the runs show")
+    table = [line for line in lines if line.startswith("|")]
+    assert table[:2] == ["|  | revision=a | revision=b |", "| --- | ---: | ---: |"]
+    assert {line.count(" | ") for line in table} == {2}
+    [row] = [line for line in table if line.startswith("| propagation_delay_ms_p50 |")]
+    assert "<br>" in row
+    assert "more than noise" in row
+
+
 def test_settings_of_one_protocol_alone_are_apart(runs, tmp_path, capsys):
     paths = [
         runs.make(1, random={"degree": 4}, stan={}),

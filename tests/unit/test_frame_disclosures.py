@@ -8,7 +8,7 @@ from peer.core.frames import Frame, Subscriptions, frame_type, kind_names
 from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
 from peer.core.membership.gossip import Descriptor
 from peer.core.membership.newscast import NewscastNews, NewscastReply
-from peer.core.tman.frames import Contact, Profile, TManReply, TManRequest
+from peer.protocols.tman.frames import Contact, Profile, TManReply, TManRequest
 from peer.protocols.description import section_name
 from peer.protocols.gossipsub.frames import Graft
 from peer.protocols.registry import OVERLAYS

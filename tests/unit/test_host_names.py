@@ -1,7 +1,7 @@
 """The hosts file that programs find."""
 
 from peer.runtime.names import describe_hosts
-from peer.runtime.spec import AgentSpec
+from peer.instances.spec import AgentSpec
 
 
 def hosts(*names: str) -> list[str]:

@@ -4,7 +4,7 @@ import pytest
 
 from peer.core.frames import Frame, Subscriptions
 from peer.core.observed_links import ObservedLinks
-from peer.core.tman.frames import Profile
+from peer.protocols.tman.frames import Profile
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 from peer.protocols.plumtree.frames import HyparviewAnswer, HyparviewDisconnect
 from peer.protocols.registry import PROTOCOLS, observe_links

@@ -10,7 +10,7 @@ from peer.core import frames, links
 from peer.core.contract import SetTimer, Started
 from peer.core.dissemination.flood import FloodParameters
 from peer.protocols.registry import DISSEMINATIONS, INTERESTS, MEMBERSHIPS, PROTOCOLS, compose
-from peer.runtime import link
+from peer.runtime import tcp_connection
 from peer.testing import Solo
 from peer.trace import EVENTS, VERSION, TraceEvent
 
@@ -61,7 +61,7 @@ def test_the_parts_and_limits_are_in_the_page():
     assert str(FloodParameters().seen_messages) in text
     assert len(links.PAUSES_S) == 6
     assert "up to six attempts" in text
-    assert f"at most {link.CLOSE_TIMEOUT_S:.0f} s" in text
+    assert f"at most {tcp_connection.CLOSE_TIMEOUT_S:.0f} s" in text
 
 
 def test_reasons_for_passing_refusals_are_in_the_page():

@@ -16,8 +16,8 @@ from harness.studies.points import points_of
 from peer.core.schedule import Join, Publish
 from peer.protocols.implicit_groups.landmarks import prefix_of
 from peer.protocols.registry import PROTOCOLS, Composition
-from peer.runtime.lifecycle import make_node
-from peer.runtime.spec import OverlayDocument
+from peer.instances.lifecycle import make_node
+from peer.instances.spec import OverlayDocument
 from peer.testing import part_of
 
 FILE = """name = "x"

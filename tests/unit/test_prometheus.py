@@ -13,8 +13,10 @@ from harness.stages.prometheus import (
     name_target,
     unexplained_failures,
 )
-from metrics.prometheus import Target, graph_url, write_config
+from metrics.prometheus import MESSAGE_TYPES, Target, graph_url, write_config
+from peer.core.frames import Data, Subscriptions, kind_names
 from peer.core.schedule import Crash, Join, Leave, Vanish
+from peer.protocols.gossipsub.frames import Graft, Idontwant, Ihave, Iwant, Prune
 from topologies.timeline import Change
 
 TARGETS = [
@@ -26,11 +28,27 @@ TARGETS = [
 
 def test_targets_go_to_a_file_a_job_with_their_labels(tmp_path: Path):
     config = json.loads(write_config(tmp_path / "prometheus", TARGETS, 2.5).read_text())
-    assert config["global"] == {"scrape_interval": "2500ms", "scrape_timeout": "2500ms"}
+    names = ("scrape_interval", "scrape_timeout", "evaluation_interval")
+    assert config["global"] == dict.fromkeys(names, "2500ms")
     files = {job["job_name"]: job["file_sd_configs"][0]["files"] for job in config["scrape_configs"]}
     assert files == {"agent": ["targets-agent.json"], "peer": ["targets-peer.json"]}
     peers = json.loads((tmp_path / "prometheus/targets-peer.json").read_text())
     assert peers[1] == {"targets": ["172.16.0.2:9100"], "labels": {"node": "1", "city": "Rio"}}
+
+
+def test_series_are_recorded_under_the_names_of_libp2ps_draft(tmp_path: Path) -> None:
+    config = json.loads(write_config(tmp_path, TARGETS, 1).read_text())
+    [group] = json.loads((tmp_path / config["rule_files"][0]).read_text())["groups"]
+    rules = {(rule["record"], *rule.get("labels", {}).values()): rule["expr"] for rule in group["rules"]}
+    assert len(rules) == len(group["rules"])
+    assert rules["gossipsub_message_delivered_total",] == "trellis_deliveries_total"
+    assert rules["gossipsub_rpc_sent_total", "publish"] == 'sum without (kind) (trellis_sent_frames_total{kind="data"})'
+    assert {name for name, *type_ in rules if type_} == {"gossipsub_rpc_sent_total", "gossipsub_rpc_received_total"}
+
+
+def test_the_types_of_messages_are_the_frames_of_gossipsub() -> None:
+    of_gossipsub = {frame.__name__.lower() for frame in (Data, Subscriptions, Graft, Prune, Ihave, Iwant, Idontwant)}
+    assert MESSAGE_TYPES.keys() == of_gossipsub <= set(kind_names().values())
 
 
 def test_one_failed_scrape_per_scheduled_crash_is_explained():

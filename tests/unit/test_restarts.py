@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.schedule import Action, Crash, Join, Leave, Publish, Vanish
-from peer.runtime.bootstrap import Step
+from peer.instances.bootstrap import Step
 from peer.runtime.restarts import divide
 
 

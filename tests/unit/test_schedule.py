@@ -26,9 +26,9 @@ from peer.core.schedule import (
     decode_schedule,
     encode_schedule,
 )
-from peer.runtime.bootstrap import Step, timeline
-from peer.runtime.lifecycle import enact
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.bootstrap import Step, timeline
+from peer.instances.lifecycle import enact
+from peer.instances.spec import NodeSpec, OverlayDocument
 
 PARTS: dict[str, Any] = {"overlay": {"name": "complete"}, "dissemination": {"name": "flood"}}
 

@@ -111,11 +111,29 @@ def test_a_redirection_leads_to_this_server_only(report: RunServer, gate: Gate) 
 @pytest.mark.parametrize("server", ["report", "prometheus"])
 def test_without_the_token_nothing_is_answered(server: str, gate: Gate, request: pytest.FixtureRequest) -> None:
     port = request.getfixturevalue(server).server_port
-    for headers in ({}, {"Cookie": f"{gate.cookie}=x"}, {"Cookie": f"x={gate.token}"}, {"Cookie": '";;=\x7f'}):
+    for headers in (
+        {},
+        {"Cookie": f"{gate.cookie}=x"},
+        {"Cookie": f"x={gate.token}"},
+        {"Cookie": '";;=\x7f'},
+        {"Authorization": "Bearer x"},
+        {"Authorization": "Bearer"},
+        {"Authorization": f"Basic {gate.token}"},
+    ):
         for path in ("/report/", "/", "/metrics", "/report/?token=x", "/report/?token="):
             found = ask(port, path, **headers)
             assert found.status == 403 and b"the report" not in found.content
             assert gate.token not in found.content.decode()
+
+
+@pytest.mark.parametrize("server", ["report", "prometheus"])
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer"])
+def test_another_program_sends_the_token_in_a_header(
+    server: str, scheme: str, gate: Gate, request: pytest.FixtureRequest
+) -> None:
+    port = request.getfixturevalue(server).server_port
+    assert ask(port, "/report/", Authorization=f"{scheme} {gate.token}").status == 200
+    assert ask(port, "/report/", Host="evil.example", Authorization=f"{scheme} {gate.token}").status == 403
 
 
 @pytest.mark.parametrize("server", ["report", "prometheus"])

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.core.ring import PrivateOrder, rank, topic_key
-from peer.core.tman.shared_sets import MOST_TOPICS as MOST_KEPT
+from peer.protocols.tman.ring import PrivateOrder, rank, topic_key
+from peer.protocols.tman.shared_sets import MOST_TOPICS as MOST_KEPT
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal
 from peer.protocols.vitis.friends import find_friends

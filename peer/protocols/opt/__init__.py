@@ -5,10 +5,10 @@ It follows the paper of Vitis, not SpiderCast: it has the same peer sampling and
 Source: docs/protocols/opt.md.
 """
 
-from peer.core.tman.frames import Profile, TManReply, TManRequest
 from peer.protocols.description import Composition, Description
 from peer.protocols.opt.contacts import draw_initial_state
 from peer.protocols.opt.overlay import Opt, OptParameters
+from peer.protocols.tman.frames import Profile, TManReply, TManRequest
 
 PROTOCOL = Description(
     name="opt",

@@ -7,9 +7,9 @@ from itertools import chain
 
 from peer.core.contract import NodeId, TopicId
 from peer.core.randomness import substream
-from peer.core.ring import PrivateOrder
 from peer.protocols.description import Choice, FirstNetwork
 from peer.protocols.opt.overlay import OptParameters
+from peer.protocols.tman.ring import PrivateOrder
 
 USEFUL = 100
 """Most nodes that a node knows for the topics that they share with it. If many nodes are refused by the same ones, each

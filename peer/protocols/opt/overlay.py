@@ -12,11 +12,11 @@ from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.observed_links import ObservedLinks
 from peer.core.parts import State, Turn
-from peer.core.ring import MASK, PrivateOrder
-from peer.core.tman.frames import Profile
-from peer.core.tman.observed_links import ProfileTopics
-from peer.core.tman.overlay import NOTHING, TMan, Topics, share
-from peer.core.tman.parameters import TManParameters
+from peer.protocols.tman.frames import Profile
+from peer.protocols.tman.observed_links import ProfileTopics
+from peer.protocols.tman.overlay import NOTHING, TMan, Topics, share
+from peer.protocols.tman.parameters import TManParameters
+from peer.protocols.tman.ring import MASK, PrivateOrder
 
 
 class OptParameters(TManParameters, forbid_unknown_fields=True, frozen=True):

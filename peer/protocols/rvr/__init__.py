@@ -3,8 +3,8 @@
 Source: docs/protocols/rvr.md.
 """
 
-from peer.core.rendezvous import RelayRequest
-from peer.core.tman.frames import Profile, TManReply, TManRequest
+from peer.protocols.tman.rendezvous import RelayRequest
+from peer.protocols.tman.frames import Profile, TManReply, TManRequest
 from peer.protocols.description import Composition, Description
 from peer.protocols.rvr.overlay import Rvr, RvrParameters, draw_initial_state
 

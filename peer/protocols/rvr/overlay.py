@@ -9,13 +9,13 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.core.ring import RingOrder
-from peer.core.tman.contacts import find_ring_contacts
-from peer.core.tman.frames import Profile
-from peer.core.tman.overlay import NOTHING, Topics
-from peer.core.tman.parameters import RingParameters
-from peer.core.tman.relaying import RelayingOverlay
-from peer.core.tman.selection import RING_LINKS
+from peer.protocols.tman.ring import RingOrder
+from peer.protocols.tman.contacts import find_ring_contacts
+from peer.protocols.tman.frames import Profile
+from peer.protocols.tman.overlay import NOTHING, Topics
+from peer.protocols.tman.parameters import RingParameters
+from peer.protocols.tman.relaying import RelayingOverlay
+from peer.protocols.tman.selection import RING_LINKS
 from peer.protocols.description import Choice, FirstNetwork
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Container, Mapping
 
 from peer.core.contract import NodeId, TopicId
-from peer.core.ring import MASK, SPACE, node_key, topic_key
+from peer.protocols.tman.ring import MASK, SPACE, node_key, topic_key
 from peer.protocols.vitis.frames import Proposal
 
 

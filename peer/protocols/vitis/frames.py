@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from peer.core.frames import Frame, register
 from peer.core.identifiers import NodeNumber
-from peer.core.tman.frames import Ring, Topics
+from peer.protocols.tman.frames import Ring, Topics
 
 
 class Proposal(Struct, frozen=True, array_like=True, gc=False):

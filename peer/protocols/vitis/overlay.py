@@ -11,12 +11,12 @@ from peer.core.membership.interface import Membership
 from peer.core.observed_links import ObservedLinks
 from peer.core.parts import State, Turn
 from peer.core.rates import RateLaw
-from peer.core.ring import PrivateOrder, RingOrder, rank, topic_key
-from peer.core.tman.overlay import MOST_TOPICS, NOTHING, Topics
-from peer.core.tman.parameters import RingParameters
-from peer.core.tman.relaying import RelayingOverlay
-from peer.core.tman.selection import RING_LINKS
-from peer.core.tman.shared_sets import PerSet
+from peer.protocols.tman.ring import PrivateOrder, RingOrder, rank, topic_key
+from peer.protocols.tman.overlay import MOST_TOPICS, NOTHING, Topics
+from peer.protocols.tman.parameters import RingParameters
+from peer.protocols.tman.relaying import RelayingOverlay
+from peer.protocols.tman.selection import RING_LINKS
+from peer.protocols.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.observed_links import ProfileTopics

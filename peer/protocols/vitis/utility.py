@@ -6,7 +6,7 @@ from functools import lru_cache
 from peer.core.bitset import Bitset, bitset, members
 from peer.core.contract import TopicId
 from peer.core.rates import RateLaw, topic_rates
-from peer.core.tman.shared_sets import PerSet
+from peer.protocols.tman.shared_sets import PerSet
 
 Topics = frozenset[TopicId]
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from peer.core.bitset import Bitset, bitset
 from peer.core.directory import Directory, PeerInfo
 from peer.core.schedule import Action, Join, Population, Publish
-from peer.runtime.spec import NodeSpec, OverlayDocument
+from peer.instances.spec import NodeSpec, OverlayDocument
 
 
 class Step(Struct, frozen=True):

@@ -6,11 +6,11 @@ from peer.core.contract import NodeId, Publish, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.core.rendezvous import HANDOVER_ROUNDS, RelayPaths, RelayRequest
-from peer.core.tman.frames import Profile
-from peer.core.tman.overlay import NOTHING, TMan
-from peer.core.tman.parameters import RingParameters
-from peer.core.tman.selection import SmallWorld
+from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS, RelayPaths, RelayRequest
+from peer.protocols.tman.frames import Profile
+from peer.protocols.tman.overlay import NOTHING, TMan
+from peer.protocols.tman.parameters import RingParameters
+from peer.protocols.tman.selection import SmallWorld
 
 
 class RelayingOverlay(TMan):

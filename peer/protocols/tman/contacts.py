@@ -5,7 +5,7 @@ rest may begin in that state: the plan names the nodes that each node would find
 """
 
 from peer.core.identifiers import NodeId
-from peer.core.ring import MASK, SPACE, RingOrder
+from peer.protocols.tman.ring import MASK, SPACE, RingOrder
 
 STEPS = 96
 """Number of distances at which a node knows another node, from the whole ring down to the distance of its neighbours.

@@ -14,7 +14,7 @@ from peer.core.encoded_sizes import count_array_head_bytes, count_integers_bytes
 from peer.core.frames import Frame, register
 from peer.core.identifiers import TopicNumber
 from peer.core.parts import State, Turn
-from peer.core.ring import RingOrder, rank, topic_key
+from peer.protocols.tman.ring import RingOrder, rank, topic_key
 
 MOST_RELAYED = 8192
 """Most topics that a node relays for one neighbour."""

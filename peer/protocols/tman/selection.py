@@ -6,7 +6,7 @@ from math import log2
 from random import Random
 
 from peer.core.identifiers import NodeId
-from peer.core.ring import MASK, SPACE, Key, RingOrder, distance, node_key
+from peer.protocols.tman.ring import MASK, SPACE, Key, RingOrder, distance, node_key
 
 RING_LINKS = 2
 """The number of links to predecessor and successor."""

@@ -1,7 +1,7 @@
 """The logical links of neighbours that tell each other their topics by profiles, as an observer sees them."""
 
 from peer.core.observed_links import SharedTopics
-from peer.core.tman.frames import Profile
+from peer.protocols.tman.frames import Profile
 
 
 class ProfileTopics(SharedTopics):

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from peer.core.encoded_sizes import count_array_head_bytes, count_integers_bytes, count_set_bytes
 from peer.core.frames import Disclosure, Frame, register
 from peer.core.identifiers import NodeId, NodeNumber, TopicNumber
-from peer.core.tman.shared_sets import PerSet
+from peer.protocols.tman.shared_sets import PerSet
 
 Topics = frozenset[TopicNumber]
 Ring = Annotated[tuple[NodeNumber, ...], Meta(max_length=2)]

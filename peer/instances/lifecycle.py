@@ -15,8 +15,8 @@ from peer.core.randomness import substream
 from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
 from peer.protocols.description import Composition
 from peer.protocols.registry import compose
-from peer.runtime.bootstrap import Step, tell
-from peer.runtime.spec import NodeSpec
+from peer.instances.bootstrap import Step, tell
+from peer.instances.spec import NodeSpec
 from peer.trace import JOINED, TraceEvent
 
 Joining = TypeVar("Joining", covariant=True)

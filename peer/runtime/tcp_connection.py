@@ -77,23 +77,23 @@ class Pool(Protocol):
     driver: Owner
     counts: Counts
     clock: Clock
-    table: LinkTable[Link]
+    table: LinkTable[TcpConnection]
 
-    def opened(self, link: Link) -> None:
+    def opened(self, connection: TcpConnection) -> None:
         """Use an opened connection, or end it."""
 
-    def comes_from(self, link: Link, node: NodeId) -> bool:
+    def comes_from(self, connection: TcpConnection, node: NodeId) -> bool:
         """Return whether an accepted connection comes from the node's address."""
         ...
 
-    def received(self, link: Link, frame: Frame) -> None:
+    def received(self, connection: TcpConnection, frame: Frame) -> None:
         """Handle a frame."""
 
-    def lost(self, link: Link, error: Exception | None) -> None:
+    def lost(self, connection: TcpConnection, error: Exception | None) -> None:
         """Note that a connection has ended."""
 
 
-class Link(Connection, asyncio.Protocol):
+class TcpConnection(Connection, asyncio.Protocol):
     """A TCP connection of a pool. Only some connections become links.
 
     Args:
