@@ -24,17 +24,25 @@ def show_readings(findings: Sequence[Finding]) -> str:
     if not judged:
         return ""
     readings = tuple(dict.fromkeys(finding.claim.reading for finding in judged))
-    rows: dict[tuple[str, str], dict[str, str]] = {}
+    papers = {finding.claim.number: finding.claim.paper for finding in reversed(judged)}
+    rows: dict[str, dict[str, Finding]] = {}
     for finding in judged:
-        claim = finding.claim
-        rows.setdefault((claim.number, claim.paper), {})[claim.reading] = f"{show_values(finding)}: {finding.verdict}"
-    cells = [[*head, *(found.get(reading, "") for reading in readings)] for head, found in rows.items()]
-    cells += [[name, "", *(_share(judged, reading, counted) for reading in readings)] for name, counted in COUNTED]
+        rows.setdefault(finding.claim.number, {})[finding.claim.reading] = finding
+    cells = [
+        [number, papers[number], *(_cell(found.get(reading)) for reading in readings)] for number, found in rows.items()
+    ]
+    for name, counted in COUNTED:
+        columns = ([found[reading] for found in rows.values() if reading in found] for reading in readings)
+        cells.append([name, "", *(_share(column, counted) for column in columns)])
     return tabulate((*HEAD, *readings), cells)
 
 
-def _share(findings: Sequence[Finding], reading: str, counted: tuple[str, ...]) -> str:
+def _cell(finding: Finding | None) -> str:
+    return "" if finding is None else f"{show_values(finding)}: {finding.verdict}"
+
+
+def _share(findings: Sequence[Finding], counted: tuple[str, ...]) -> str:
     """Return how many of a reading's judged numbers have one of these verdicts."""
-    verdicts = [each.verdict for each in findings if each.claim.reading == reading]
+    verdicts = [each.verdict for each in findings]
     judged = [verdict for verdict in verdicts if verdict not in (REPORTED, NOT_MEASURED)]
     return f"{sum(verdict in counted for verdict in judged)} of {len(judged)}"
