@@ -236,7 +236,12 @@ def test_the_page_compares_readings_of_the_paper_by_its_numbers(place: Place) ->
     first = SMALL.replace("why =", 'number = "degree"\nreading = "first"\nwhy =')
     (place.studies / "small.toml").write_text(first)
     more = claim.replace("more, Table 1", "ten") + 'number = "size"\nreading = "second"\n'
-    second = first.replace("first", "second").replace('"small"', '"later"').replace("[quick]", more + "[quick]")
+    second = (
+        first.replace("first", "second")
+        .replace('"small"', '"later"')
+        .replace("more, Table 1", "the same")
+        .replace("[quick]", more + "[quick]")
+    )
     (place.studies / "later.toml").write_text(second)
     write_pages(read_papers(place), place)
     page = (place.pages / "sample.md").read_text()
