@@ -97,24 +97,24 @@ class Opt(TMan):
         chosen = {node: None for node in self.table if node in shared} if self._bounds_links else {}
         self._drawn &= chosen.keys()
         greedy = dict.fromkeys(own, self._greedy) if self._greedy else {}
-        random = dict.fromkeys(own, self._random) if self._random else {}
+        by_chance = dict.fromkeys(own, self._random) if self._random else {}
         for node in (*chosen, *held):
-            _serve(random if node in self._drawn else greedy, shared.get(node, NOTHING))
+            _serve(by_chance if node in self._drawn else greedy, shared.get(node, NOTHING))
         most = (self._size or inf) - len(held)
         others = {node: topics for node, topics in shared.items() if node not in chosen and node not in held}
         self._choose_greedily(others, greedy, chosen, most)
         places = {self._place(node): node for node in others if node not in chosen}
         self._last_place = 0
         for place in sorted(places):
-            if not random or len(chosen) >= most:
+            if not by_chance or len(chosen) >= most:
                 break
             node = places[place]
-            if not random.keys().isdisjoint(shared[node]):
+            if not by_chance.keys().isdisjoint(shared[node]):
                 self._last_place = place
                 chosen[node] = None
                 self._drawn.add(node)
-                _serve(random, shared[node])
-        self._lacking = {*greedy, *random}
+                _serve(by_chance, shared[node])
+        self._lacking = {*greedy, *by_chance}
         return chosen
 
     def _links_of_others(self) -> set[NodeId]:
