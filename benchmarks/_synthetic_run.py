@@ -351,7 +351,7 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict
                 at_ns = number * _MESSAGE_GAP_NS + node * 3_000_000
                 action = {"at_ns": at_ns, "node": node, "action": "publish", "message_id": node << 32 | number}
                 file.write(json.dumps(action | {"topics": [node], "payload_bytes": _PAYLOAD_BYTES}) + "\n")
-    src, dst = np.nonzero(~np.eye(HOSTS, dtype=bool))
+    src, dst = np.triu_indices(HOSTS, 1)
     rtt = (delay_ns + delay_ns.T)[src, dst] / 1e6
     columns: dict[str, Any] = {
         "src": src,
@@ -359,7 +359,7 @@ def _write_documents(folder: Path, messages: int, delay_ns: Ints, captured: dict
         "phase": ["before"] * len(src),
         "at_ns": np.full(len(src), ZERO_NS),
     }
-    columns |= {"asked_rtt_ms": rtt, "asked_jitter_ms": rtt * 0, "first_rtt_ms": rtt, "next_rtt_ms": rtt, "rtt_ms": rtt}
+    columns |= {"asked_rtt_ms": rtt, "asked_jitter_ms": rtt * 0, "first_rtt_ms": rtt, "rtt_ms": rtt}
     columns |= {"sent": np.full(len(src), 2), "received": np.full(len(src), 2)}
     pq.write_table(pa.table(columns), folder / ACHIEVED_FILE)
     for name in (DATAPLANE_FILE, PRESSURE_FILE):

@@ -21,8 +21,8 @@ from harness.machine import sandbox
 from harness.planning.documents import encode_overlay
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.sshd import serving_ssh
-from peer.runtime.agent_metrics import read_pss_bytes
 from peer.instances.spec import NodeSpec, OverlayDocument
+from peer.runtime.agent_metrics import read_pss_bytes
 
 HOSTS = 100
 WORK = Path("/run/bench")

@@ -31,8 +31,8 @@ from peer.core.contract import message_id
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.schedule import Publish, encode_schedule
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
-from peer.runtime.agent import SOCKET, call
 from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
+from peer.runtime.agent import SOCKET, call
 from peer.wire import encode
 
 MESSAGES = 100_000

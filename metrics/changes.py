@@ -32,7 +32,8 @@ MOST_BACKOFF_NS: Final = 120_000_000_000
 """The longest interval between two retransmissions of Linux's TCP."""
 
 BREAK_NS: Final = 30_000_000_000
-"""How long after a cut or a pause a connection may still break: ``TCP_USER_TIMEOUT`` (``peer.runtime.tcp_connection``)."""
+"""How long after a cut or a pause a connection may still break: ``TCP_USER_TIMEOUT``
+(``peer.runtime.tcp_connection``)."""
 
 GRACE_NS: Final = 1_000_000_000
 """How long after a change, plus the delay before it, packets are not judged: they keep the order of earlier ones."""

@@ -72,7 +72,7 @@ class Extreme(Struct, frozen=True):
 
 
 class Sweep(Struct, frozen=True):
-    """The probes of a phase: all directed pairs of an idle network, or random pairs during the workload."""
+    """The probes of a phase: every pair of an idle network's hosts, or random pairs during the workload."""
 
     errors: dict[str, RttErrors]  # by the name of the quantile (``QUANTILES``), over the last attempt of each pair
     jittered: bool  # whether jitter was asked for
@@ -148,7 +148,7 @@ def measure_sweep(
         int(sent[~exposed].sum()),
         int(received[~exposed].sum()),
         len(latest) if pairs is None else pairs,
-        len(np.unique(answered["src"].to_numpy())),
+        len(_ends(answered)),
         _worst_pair(answered, error_ms, latest_ms, limits, stalls),
         _worst_host(answered, error_ms, latest_ms, limits, stalls),
         exposed=int(sent[exposed].sum()),
@@ -194,7 +194,7 @@ def _worst_host(
     rest = np.where(explained(answered, limit_ms + latest_ms, stalls), 0.0, ratio)
     src, dst = (answered[end].to_numpy() for end in ("src", "dst"))
     found, late = Extreme(0.0, 0.0, 0.0, "none"), []
-    for host in np.unique(src).tolist():
+    for host in _ends(answered).tolist():
         own = (src == host) | (dst == host)
         of_limit = float(np.median(ratio[own]))
         if of_limit > 1:
@@ -202,6 +202,11 @@ def _worst_host(
         if of_limit >= found.of_limit:
             found = Extreme(of_limit, float(np.median(error_ms[own])), float(np.median(asked_ms[own])), f"host {host}")
     return replace(found, late=Late(len(late), sum(late)))
+
+
+def _ends(probes: pa.Table) -> Ints:
+    """Return the hosts at either end of some probes, ascending."""
+    return np.unique([probes[end].to_numpy() for end in ("src", "dst")])
 
 
 def rtt_errors_ms(probes: pa.Table) -> Floats:

@@ -8,35 +8,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlencode
 
 from msgspec import Struct
 
+from metrics.libp2p_names import recording_rules
 from metrics.rundir import write_file
 
 CONFIG_FILE = "prometheus.yml"
 RULES_FILE = "rules.yml"
 TSDB_FOLDER = "data"
-
-MESSAGE_TYPES = {
-    "data": "publish",
-    "subscriptions": "subscribe",
-    "graft": "graft",
-    "prune": "prune",
-    "ihave": "ihave",
-    "iwant": "iwant",
-    "idontwant": "idontwant",
-}
-"""The draft's names of the frames of GossipSub, by ours."""
-
-RECORDED = {
-    "gossipsub_message_published_total": "trellis_publications_total",
-    "gossipsub_message_delivered_total": "trellis_deliveries_total",
-    "gossipsub_message_duplicate_total": "trellis_duplicates_total",
-    "gossipsub_mesh_peers_total": "trellis_logical_links",
-}
-"""Series of peers under the names of libp2p's draft specification of metrics (libp2p/specs, pull request 695)."""
 
 GRAPHS = {
     "messages delivered and duplicates received, per second": (
@@ -67,8 +48,8 @@ class Target(Struct, frozen=True):
 def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: float) -> Path:
     """Write ``prometheus.yml`` and the files ``targets-<job>.json`` for discovery; return the configuration's path.
 
-    Beside them, ``rules.yml`` lets the server record the series of ``RECORDED``, and the frames of GossipSub by type,
-    under the names of libp2p's draft. All files are JSON, of which YAML is a superset.
+    Beside them, ``rules.yml`` lets the server record series under the names of libp2p's draft (``libp2p_names``). All
+    files are JSON, of which YAML is a superset.
 
     Args:
         folder: the folder of the files.
@@ -90,20 +71,10 @@ def write_config(folder: Path, targets: Sequence[Target], scrape_interval_s: flo
             {"job_name": job, "file_sd_configs": [{"files": [f"targets-{job}.json"]}]} for job in sorted(by_job)
         ],
     }
-    write_file(folder / RULES_FILE, json.dumps({"groups": [_gossipsub_rules()]}, indent=1).encode())
+    write_file(folder / RULES_FILE, json.dumps({"groups": [recording_rules()]}, indent=1).encode())
     path = folder / CONFIG_FILE
     write_file(path, json.dumps(config, indent=1).encode() + b"\n")
     return path
-
-
-def _gossipsub_rules() -> dict[str, Any]:
-    rules: list[dict[str, Any]] = [{"record": name, "expr": ours} for name, ours in RECORDED.items()]
-    for way in ("sent", "received"):
-        for kind, type_ in MESSAGE_TYPES.items():
-            expression = f'sum without (kind) (trellis_{way}_frames_total{{kind="{kind}"}})'
-            labels = {"message_type": type_}
-            rules.append({"record": f"gossipsub_rpc_{way}_total", "expr": expression, "labels": labels})
-    return {"name": "gossipsub", "rules": rules}
 
 
 def graph_url(

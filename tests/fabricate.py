@@ -459,10 +459,9 @@ class Fabrication:
             ("during", ZERO_NS + SECOND),
             ("after", ZERO_NS + int((self.duration_s + 3) * SECOND)),
         ):
-            for src, dst in itertools.permutations(range(self.nodes), 2):
+            for src, dst in itertools.combinations(range(self.nodes), 2):
                 asked = float(self.delay_ns[src, dst] + self.delay_ns[dst, src]) / 1e6
                 error = self.random.random() * 0.2
-                first = None if phase == "during" else asked + error + 0.1
                 rows.append(
                     {
                         "src": src,
@@ -473,8 +472,7 @@ class Fabrication:
                         "asked_there_ms": float(self.delay_ns[src, dst]) / 1e6,
                         "asked_rtt_ms": asked,
                         "asked_jitter_ms": 0.0,
-                        "first_rtt_ms": first,
-                        "next_rtt_ms": None if first is None else asked + error,
+                        "first_rtt_ms": asked + error + (0.1 if phase != "during" else 0.0),
                         "rtt_ms": asked + error,
                         "rtt_at_ns": at_ns,
                         "sent": 2,

@@ -12,6 +12,7 @@ from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import Contrast, IntroductionAttempt, SlotTally
 from metrics.host_captures import HostCaptures, HostCounts, Waits
+from metrics.offsets import Offsets
 from metrics.probing import PHASES, Extreme, RttErrors, Sweep
 from metrics.recount import Recount, count_changes, recount
 from metrics.round_trips import PhaseTrips
@@ -132,6 +133,7 @@ SOUND = Evidence(
         workload=Phase("workload", *JUDGED_NS),
         stalls=NO_STALLS,
         lateness_p99_ms=0.5,
+        offsets=Offsets(10, 0, 0.35, 0.2, "hosts 0 and 1"),
     ),
     changes=parts.Changes(
         applied=(AppliedChange(SECOND, SECOND + 100_000), AppliedChange(2 * SECOND, 2 * SECOND)),

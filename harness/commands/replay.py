@@ -10,8 +10,8 @@ from harness.terminal import say
 from metrics.rundir import read_document, require_plain
 from metrics.storage import local_path
 from peer.files import OVERLAY_FILE, record_file
-from peer.runtime.recording import Replay, replay
 from peer.instances.spec import NodeSpec, OverlayDocument
+from peer.runtime.recording import Replay, replay
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -124,7 +124,7 @@ def _extras(underlay: UnderlaySpec) -> int:
 
 
 def _wall_s(experiment: Experiment, hosts: int) -> float:
-    probing_s = 2 * hosts * (hosts - 1) * experiment.probes.packets_per_pair / PROBES_PER_S
+    probing_s = hosts * (hosts - 1) / PROBES_PER_S  # two sweeps of every pair of hosts
     probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
     running_s = experiment.workload.length_s * experiment.time_dilation
     starting_s = hosts * (HOST_BOOT_S + experiment.peer.start_cpu_s)

@@ -28,9 +28,9 @@ from harness.workload.workload import Workload, draw_workload
 from metrics.rundir import Placement
 from peer.core.randomness import substream
 from peer.core.schedule import Join, Publish
+from peer.instances.spec import NodeSpec, OverlayDocument
 from peer.protocols.description import Choice, FirstNetwork, ParameterError
 from peer.protocols.registry import PROTOCOLS
-from peer.instances.spec import NodeSpec, OverlayDocument
 from topologies.network import Network
 
 LONGEST_PROCESSING_MS = 60_000.0

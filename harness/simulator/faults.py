@@ -18,12 +18,13 @@ from harness.simulator.hosts import RESET, TIMEOUT, End, Engine
 from harness.simulator.network import RETRANSMISSION_NS
 
 SILENCE_NS = 30_000_000_000
-"""How long a kernel waits for an acknowledgement: the peers' ``TCP_USER_TIMEOUT`` (``peer.runtime.tcp_connection``), which counts
-both for data and for keepalive probes."""
+"""How long a kernel waits for an acknowledgement: the peers' ``TCP_USER_TIMEOUT`` (``peer.runtime.tcp_connection``),
+which counts both for data and for keepalive probes."""
 
 IDLE_NS = 20_000_000_000
 PROBE_NS = 5_000_000_000
-"""After how much silence a kernel sends a keepalive probe, and when it sends the next one (``peer.runtime.tcp_connection``)."""
+"""After how much silence a kernel sends a keepalive probe, and when it sends the next one
+(``peer.runtime.tcp_connection``)."""
 
 SYN_NS = (0, 1_000_000_000, 3_000_000_000, 7_000_000_000)
 """When Linux sends the first packet of a connection, and repeats it, within the ten seconds that a peer waits."""

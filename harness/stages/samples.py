@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from harness.stages.prometheus import Prometheus
+from metrics.libp2p_names import PREFIX
 from metrics.rundir.parquet import label
 from metrics.samples import SAMPLES
 
@@ -46,7 +47,7 @@ def fetch_samples(
     """
     first_ms, last_ms, step_ms = (round(each * 1000) for each in (*span_s, step))
     for metric in server.list_metrics():
-        if metric.startswith(("scrape_", "gossipsub_")) and metric != "scrape_duration_seconds":
+        if metric.startswith(("scrape_", PREFIX)) and metric != "scrape_duration_seconds":
             continue
         for after_ms in range(first_ms, last_ms, step_ms):
             until_ms = min(after_ms + step_ms, last_ms)

@@ -2,7 +2,8 @@
 
 Every user of the machine can connect to loopback, and so can any page in the reader's browser. So a request needs the
 token, which is in the addresses that are printed, as Jupyter has it. A browser keeps it as a cookie; another program,
-such as Grafana, sends it as ``Authorization: Bearer TOKEN``. And a request must be for a loopback name: the name of a site that now leads to this machine is none (DNS rebinding).
+such as Grafana, sends it as ``Authorization: Bearer TOKEN``. And a request must be for a loopback name: the name of a
+site that now leads to this machine is none (DNS rebinding).
 """
 
 import http.client

@@ -11,6 +11,7 @@ from metrics.checks.rule import Absent
 from metrics.dataplane import PlaneInterval
 from metrics.first_packets import IntroductionAttempt
 from metrics.host_captures import HostCaptures
+from metrics.offsets import Offsets
 from metrics.probing import Sweep
 from metrics.recount import Recount
 from metrics.round_trips import PhaseTrips
@@ -241,6 +242,7 @@ class Emulation(Struct, frozen=True):
     workload: Phase | None  # None = the run had none
     stalls: Stalls
     lateness_p99_ms: float  # ``verdict.lateness_p99_ms``
+    offsets: Offsets | None = None  # None = there are not two sweeps of the idle network
     unmeasured: Absent | None = None  # why the data plane says nothing of its lateness; None = it does
 
 

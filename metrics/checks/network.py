@@ -10,6 +10,7 @@ from metrics.checks.rule import Absent, Judgement, Limit, Rules, few_late, none_
 from metrics.first_packets import RULES as COMPARED
 from metrics.first_packets import Contrast, Name, standing
 from metrics.intervals import binomial_tails
+from metrics.offsets import OFFSET_MS
 from metrics.probing import JITTER_SIGMAS, PAIR_FACTOR, PHASES, QUANTILES, Sweep
 from metrics.rundir import INVALID, SUSPECT
 from metrics.rundir.files import FIRST_PACKETS_FILE
@@ -23,6 +24,8 @@ JITTER = Limit(JITTER_SIGMAS, "standard deviations")
 
 PAIR_ERROR = Limit(PAIR_FACTOR, "times the limit")
 """The largest error of a pair in a sweep of the idle network, compared with the limit for the 99th percentile."""
+
+PAIR_OFFSET = Limit(OFFSET_MS, "ms")
 
 HOST_ERROR = Limit(1.0, "of the limit")
 """The median error of a host's pairs, compared with the limit for the median of all pairs."""
@@ -174,6 +177,24 @@ for _phase in ("before", "after"):
         worst = sweep.worst_host
         detail = f"largest median {worst.error_ms:.3g} ms, {worst.name}"
         return few_late(HOST_ERROR, worst.of_limit, sweep.hosts, detail, worst.late, 0, emulation.hosts)
+
+
+@RULES.add("certificate", SUSPECT, PAIR_OFFSET, floor=0.9)
+def rtt_offset_pairs(emulation: Emulation) -> Judgement | Absent:
+    """Fails if, in both sweeps of the idle network, the RTT error of a pair differs from the median error of all pairs
+    by more than {0} in the same direction. If the pairs' errors differ much from each other, the limit is 6 times their
+    median absolute deviation.
+
+    A wrong delay of a single pair is small beside the limits of the other checks. A busy machine delays probes at
+    random and seldom all probes of a pair in both sweeps.
+    """
+    offsets = emulation.offsets
+    if offsets is None:
+        return Absent("there are not two sweeps of the idle network")
+    detail = f"largest offset {offsets.worst_ms:.3g} ms, {offsets.name}"
+    limit = Limit(offsets.limit_ms, PAIR_OFFSET.unit)
+    material = emulation.hosts * (emulation.hosts - 1) // 2
+    return Judgement(offsets.pairs, offsets.beyond, abs(offsets.worst_ms), limit, detail, material=material)
 
 
 _JudgeTransits = Callable[[Transits], Judgement | Absent]

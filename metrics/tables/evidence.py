@@ -15,6 +15,7 @@ from metrics.checks import evidence as parts
 from metrics.checks.rule import Absent
 from metrics.dataplane import spans
 from metrics.host_captures import HostCaptures
+from metrics.offsets import measure_offsets
 from metrics.pcap.schemas import CAPTURES
 from metrics.pcap.walk import Bools
 from metrics.probing import PHASES, measure_sweep, read_achieved, without_changes
@@ -224,16 +225,17 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
     limits = run.experiment["verdict"]
     asked = {phase: RoundTrips.of(run.network, idle=phase != "during") for phase in PHASES}
     achieved, slots = read_achieved(run.path), first_packets.read(run.path)
-    sweeps, changes = None, PairChanges.of(run)
+    sweeps, offsets, changes = None, None, PairChanges.of(run)
     if achieved is not None:
         phases = ((phase, achieved.filter(pc.equal(achieved["phase"], phase))) for phase in PHASES)
-        all_pairs = run.network.size * (run.network.size - 1)
+        all_pairs = run.network.size * (run.network.size - 1) // 2  # earlier versions probed both directions
         material = {phase: (in_time, None) if phase == "during" else (None, all_pairs) for phase in PHASES}
         sweeps = {
             phase: measure_sweep(without_changes(rows, changes), limits, run.stalls, asked[phase], *material[phase])
             for phase, rows in phases
             if rows.num_rows
         }
+        offsets = measure_offsets(without_changes(achieved, changes))
     sampled = float(run.experiment.get("probes", {}).get("during_per_s", 0)) > 0
     return parts.Emulation(
         hosts=run.network.size,
@@ -246,6 +248,7 @@ def read_emulation(run: RunDir, in_time: Bools | None = None) -> parts.Emulation
         workload=run.phase("workload"),
         stalls=run.stalls,
         lateness_p99_ms=float(limits["lateness_p99_ms"]),
+        offsets=offsets,
         unmeasured=_lacks_lateness(run),
     )
 

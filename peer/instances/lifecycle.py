@@ -13,10 +13,10 @@ from peer.core.node import StatefulNode
 from peer.core.payload import make_payload
 from peer.core.randomness import substream
 from peer.core.schedule import Crash, Join, Leave, Publish, Subscribe, Unsubscribe, Vanish
-from peer.protocols.description import Composition
-from peer.protocols.registry import compose
 from peer.instances.bootstrap import Step, tell
 from peer.instances.spec import NodeSpec
+from peer.protocols.description import Composition
+from peer.protocols.registry import compose
 from peer.trace import JOINED, TraceEvent
 
 Joining = TypeVar("Joining", covariant=True)

@@ -20,12 +20,12 @@ from msgspec import Struct
 
 from peer.core.schedule import to_line
 from peer.files import log_file, spec_file, trace_file
+from peer.instances.spec import PeerPlace
 from peer.runtime.clock import Clock
 from peer.runtime.names import HOSTS_FILE, take_name
 from peer.runtime.namespaces import CAP_NET_ADMIN, die_with_parent, drop_privileges, enter_network
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.program import ProgramError
-from peer.instances.spec import PeerPlace
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_STATUS = os.EX_IOERR

@@ -8,8 +8,8 @@ from typing import Final
 
 from peer.core import contract
 from peer.core.identifiers import MessageId, NodeId, TopicId
-from peer.lines import LineError, Report, Splitter, encode_order, parse_report
 from peer.instances.lifecycle import trace_end, trace_join
+from peer.lines import LineError, Report, Splitter, encode_order, parse_report
 from peer.trace import TraceEvent
 
 _LINKS: Final = {"link": "add_peer", "unlink": "remove_peer"}

@@ -9,14 +9,14 @@ from peer.core import contract
 from peer.core.directory import Directory
 from peer.core.node import StatefulNode
 from peer.core.randomness import substream
+from peer.instances.lifecycle import announce_end, announce_join, make_node
+from peer.instances.spec import NodeSpec
 from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.driver import Driver
-from peer.instances.lifecycle import announce_end, announce_join, make_node
-from peer.runtime.tcp_connection import Counts
 from peer.runtime.pool import ConnectionPool
 from peer.runtime.recording import Recorder
-from peer.instances.spec import NodeSpec
+from peer.runtime.tcp_connection import Counts
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
 

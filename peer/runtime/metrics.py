@@ -67,7 +67,9 @@ class _PeerCollector(Collector):
 
 
 def _logical_links(counts: dict[str, int]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily("trellis_logical_links", "Logical links by the number of their topic.", labels=("topic",))
+    family = GaugeMetricFamily(
+        "trellis_logical_links", "Logical links by the number of their topic.", labels=("topic",)
+    )
     for topic, count in counts.items():
         family.add_metric((topic,), count)
     return family

@@ -11,8 +11,8 @@ import unicodedata
 from pathlib import Path
 
 from peer.core.identifiers import NodeId
-from peer.runtime.namespaces import check
 from peer.instances.spec import AgentSpec
+from peer.runtime.namespaces import check
 
 HOSTS_FILE = "hosts"
 """The name of the hosts file in the agent's work folder."""

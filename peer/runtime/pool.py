@@ -22,7 +22,7 @@ from peer.core.links import STOP, LinkTable
 from peer.runtime.addresses import AddressBook
 from peer.runtime.admission import Admission
 from peer.runtime.clock import UNDILATED, Clock
-from peer.runtime.tcp_connection import CLOSE_TIMEOUT_S, Counts, TcpConnection, Owner
+from peer.runtime.tcp_connection import CLOSE_TIMEOUT_S, Counts, Owner, TcpConnection
 from peer.trace import TraceEvent, make_drop_event
 from peer.wire import encode
 

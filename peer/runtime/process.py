@@ -23,17 +23,17 @@ from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
 from peer.core.schedule import Publish, Vanish
 from peer.files import record_file, trace_file
-from peer.runtime.addresses import AddressBook
 from peer.instances.bootstrap import Step, first_directory, tell
+from peer.instances.lifecycle import enact
+from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
+from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
 from peer.runtime.instances import Instances
-from peer.instances.lifecycle import enact
 from peer.runtime.metrics import make_registry
 from peer.runtime.programs import Programs, Setting
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
 from peer.runtime.silence import Silence, forget_connections
-from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.tracefile import TraceFile
 
 Result = TypeVar("Result")

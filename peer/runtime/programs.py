@@ -9,13 +9,13 @@ from msgspec import Struct
 from peer.core import contract
 from peer.core.directory import Directory
 from peer.core.identifiers import MessageId, NodeId, TopicId
+from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.lines import LineError, encode_order
 from peer.runtime.clock import Clock
 from peer.runtime.connections import Connections
 from peer.runtime.conversation import Conversation
 from peer.runtime.names import node_name
 from peer.runtime.program import Program, ProgramError, describe_status, is_listening
-from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT, TraceEvent
 

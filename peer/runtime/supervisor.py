@@ -18,16 +18,16 @@ from prometheus_client import start_http_server
 
 from peer import files
 from peer.core.schedule import decode_schedule
+from peer.instances.bootstrap import Step, timeline
+from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.runtime.addresses import AddressBook
 from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
-from peer.instances.bootstrap import Step, timeline
 from peer.runtime.children import Child, Exit, end_descendants, reap_orphans, start_child
 from peer.runtime.clock import Clock
 from peer.runtime.limits import allow_open_files
 from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
 from peer.runtime.process import Orders
-from peer.instances.spec import AgentSpec, OverlayDocument
 
 Document = TypeVar("Document")
 

@@ -22,11 +22,11 @@ import pytest
 from peer.core.contract import message_id
 from peer.core.schedule import Crash, Join, Publish, encode_schedule
 from peer.files import record_file
+from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.runtime.agent import call
 from peer.runtime.children import descendants
 from peer.runtime.limits import needed_files
 from peer.runtime.recording import replay
-from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.trace import EVENTS, TraceEvent
 from tests.processes import is_alive
 

@@ -12,10 +12,10 @@ import pytest
 
 from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
+from peer.instances.spec import NodeSpec
 from peer.runtime.addresses import AddressBook
 from peer.runtime.instances import Instances
 from peer.runtime.metrics import make_registry
-from peer.instances.spec import NodeSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 from tests.event_loop import LIMIT_S, run

@@ -12,8 +12,8 @@ import pytest
 
 from peer.core import links as links_module
 from peer.core.frames import Bye, Frame, Hello
-from peer.runtime import tcp_connection
 from peer.runtime import pool as pool_module
+from peer.runtime import tcp_connection
 from peer.runtime.addresses import AddressBook
 from peer.runtime.admission import MOST_PER_NODE
 from peer.wire import Decoder, encode

@@ -1,4 +1,4 @@
-"""The pool of connections over real TCP on loopback: races, refusals, bad frames, full queues, and exact stream offsets."""
+"""The pool of connections over real TCP on loopback: races, refusals, bad frames, full queues, exact stream offsets."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ import pytest
 
 from peer.core import contract
 from peer.core.schedule import Crash, Join, Leave, Publish, encode_schedule
+from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace, ProgramSpec
 from peer.runtime.children import descendants
 from peer.runtime.clock import UNDILATED
 from peer.runtime.program import ProgramError
 from peer.runtime.programs import Programs, Setting
-from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace, ProgramSpec
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, JOINED, LEFT
 from tests.event_loop import run

@@ -23,7 +23,8 @@ from harness.experiment.form import Experiment, PrometheusSpec
 from harness.stages.manifest import epoch_offset_ns
 from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
 from harness.stages.samples import fetch_samples, write_samples
-from metrics.prometheus import MESSAGE_TYPES, Target
+from metrics.libp2p_names import MESSAGE_TYPES
+from metrics.prometheus import Target
 from metrics.rundir import Manifest, Phase
 from metrics.samples import read_samples
 from tests.integration.deployment_machines import prometheus_runs, sandboxed

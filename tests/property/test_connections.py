@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.directory import Directory, PeerInfo
-from peer.runtime.connections import Connections
 from peer.instances.spec import NodeSpec, OverlayDocument
+from peer.runtime.connections import Connections
 
 
 def document(nodes: int, seed: int, down: frozenset[int] = frozenset()) -> OverlayDocument:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peer.core.contract import Publish, Subscribe, Unsubscribe, message_id
+from peer.instances.lifecycle import make_node
+from peer.instances.spec import NodeSpec
 from peer.protocols.description import Description, FirstNetwork
 from peer.protocols.registry import PROTOCOLS
-from peer.instances.lifecycle import make_node
 from peer.runtime.recording import Recorder, replay
-from peer.instances.spec import NodeSpec
 from peer.testing import Pump
 from tests.examples import examples
 

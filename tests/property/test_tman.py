@@ -26,13 +26,13 @@ from peer.core.contract import (
 from peer.core.dissemination.notify_pull import MOST_PENDING, MOST_PENDING_FROM_ONE, PATIENCE_NS, Notify, Pull
 from peer.core.encoded_sizes import count_array_head_bytes, count_integer_bytes
 from peer.core.frames import UNLIMITED_TTL, Data
-from peer.protocols.tman.rendezvous import MOST_RELAYED, RelayRequest
-from peer.protocols.tman.ring import MASK, RingOrder, distance, node_key, rank, topic_key
-from peer.protocols.tman.frames import Contact, Profile, TManReply, TManRequest
-from peer.protocols.tman.overlay import MOST_CONTACTS, MOST_TOPICS
-from peer.protocols.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.description import FirstNetwork
 from peer.protocols.registry import PROTOCOLS, compose
+from peer.protocols.tman.frames import Contact, Profile, TManReply, TManRequest
+from peer.protocols.tman.overlay import MOST_CONTACTS, MOST_TOPICS
+from peer.protocols.tman.rendezvous import MOST_RELAYED, RelayRequest
+from peer.protocols.tman.ring import MASK, RingOrder, distance, node_key, rank, topic_key
+from peer.protocols.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.utility import weights_of
 from peer.testing import Pump, Solo, connects, deliveries, disconnects, sends, traces

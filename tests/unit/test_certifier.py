@@ -12,7 +12,7 @@ import pytest
 from msgspec import structs
 
 from harness.experiment.form import VerdictSpec
-from harness.testbeds.emulated.certifier import Certifier
+from harness.testbeds.emulated.certifier import AGAIN_MS, Certifier
 from harness.testbeds.emulated.probes import SCHEMA, Prober
 from metrics.asked import RoundTrips
 from metrics.first_packets import judge, read, standing
@@ -39,7 +39,12 @@ class Sweeper:
         self.sent: list[list[tuple[int, int]]] = []
         self.tables: list[pa.Table] = []
 
-    def sweep(self, phase: str, packets: int, pace: Any, pairs: Any = None, attempt: int = 1) -> pa.Table:
+    def sweep(
+        self, phase: str, packets: int, pace: Any, limit_ms: Any, pairs: Any = None, attempt: int = 1
+    ) -> pa.Table:
+        assert (
+            limit_ms[0, 1] == AGAIN_MS < max(LIMITS["rtt_error_p50_ms"], LIMITS["rtt_error_p50_ratio"] * 2 * DELAY_MS)
+        )
         asked = PAIRS if pairs is None else [tuple(pair) for pair in np.asarray(pairs).tolist()]
         self.sent.append(asked)
         rows = [self.row(phase, packets, attempt, *pair) for pair in asked]
@@ -179,9 +184,13 @@ def probes(phase: str = "before", *errors_ms: float, **changes: Any) -> pa.Table
 def test_stalls_explain_a_host_whose_other_pairs_would_be_in_time(
     errors_ms: tuple[float, ...], stalled: tuple[int, ...], late: tuple[int, int]
 ) -> None:
-    """The median of host 0's pairs is judged by a limit of 0.5 ms."""
-    rows = probes("before", *errors_ms)
-    intervals = [[row["rtt_at_ns"], row["rtt_at_ns"] + 20 * MS] for row in rows.to_pylist() if row["dst"] in stalled]
+    """The median of host 0's pairs is judged by a limit of 0.5 ms. The other hosts' own pairs are in time."""
+    others = Sweeper(lambda attempt, src, dst: 0.1)
+    between = [others.row("before", 1, 1, one, other) for one, other in ((1, 2), (1, 3), (2, 3))]
+    rows = pa.concat_tables([probes("before", *errors_ms), pa.Table.from_pylist(between, SCHEMA)])
+    intervals = [
+        [row["rtt_at_ns"], row["rtt_at_ns"] + 20 * MS] for row in rows.to_pylist()[:3] if row["dst"] in stalled
+    ]
     stalls = Stalls(merge(np.array(intervals, np.int64).reshape(-1, 2)), NO_STALLS.plane)
     found = measure_sweep(rows, LIMITS, stalls)
     assert found.worst_host.late == late

@@ -101,7 +101,8 @@ def test_runs_of_one_folder_are_a_group_if_asked_for(runs, tmp_path):
         path.rename(place)
     groups = group_runs([RunDir(path) for path in moved], by_folder=True)
     assert [[run.path for run in group.runs] for group in groups] == [moved[0::2], [moved[1]]]
-    assert [group.label for group in groups] == [f"random, folder={tmp_path / 'base'}", f"stan, folder={tmp_path / 'head'}"]
+    assert [group.protocol for group in groups] == ["random", "stan"]
+    assert [group.settings["folder"] for group in groups] == [str(tmp_path / name) for name in ("base", "head")]
 
 
 def test_a_table_for_a_comment_has_the_outcomes_and_the_cells(runs, tmp_path):

@@ -8,13 +8,13 @@ from peer.core.frames import Frame, Subscriptions, frame_type, kind_names
 from peer.core.membership.cyclon import CyclonReply, CyclonShuffle
 from peer.core.membership.gossip import Descriptor
 from peer.core.membership.newscast import NewscastNews, NewscastReply
-from peer.protocols.tman.frames import Contact, Profile, TManReply, TManRequest
 from peer.protocols.description import section_name
 from peer.protocols.gossipsub.frames import Graft
 from peer.protocols.registry import OVERLAYS
 from peer.protocols.ring_per_topic.frames import RingLink
 from peer.protocols.spidercast.frames import SpiderConnect, SpiderConnectOk, SpiderHeartbeat, SpiderRedirect
 from peer.protocols.stan.frames import StanCollect, StanReply, StanRide
+from peer.protocols.tman.frames import Contact, Profile, TManReply, TManRequest
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 
 SENDER = 9

@@ -1,7 +1,7 @@
 """The hosts file that programs find."""
 
-from peer.runtime.names import describe_hosts
 from peer.instances.spec import AgentSpec
+from peer.runtime.names import describe_hosts
 
 
 def hosts(*names: str) -> list[str]:

@@ -4,7 +4,6 @@ import pytest
 
 from peer.core.frames import Frame, Subscriptions
 from peer.core.observed_links import ObservedLinks
-from peer.protocols.tman.frames import Profile
 from peer.protocols.gossipsub.frames import Graft, Prune, Pruned
 from peer.protocols.plumtree.frames import HyparviewAnswer, HyparviewDisconnect
 from peer.protocols.registry import PROTOCOLS, observe_links
@@ -18,6 +17,7 @@ from peer.protocols.spidercast.frames import (
     SpiderLeave,
 )
 from peer.protocols.stan.frames import StanRide
+from peer.protocols.tman.frames import Profile
 from peer.protocols.vitis.frames import VitisProfile
 
 Steps = list[tuple[str, Frame, set[int]]]

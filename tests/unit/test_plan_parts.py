@@ -14,10 +14,10 @@ from harness.studies.form import RunSpec, Study
 from harness.studies.point_run import PointRun
 from harness.studies.points import points_of
 from peer.core.schedule import Join, Publish
-from peer.protocols.implicit_groups.landmarks import prefix_of
-from peer.protocols.registry import PROTOCOLS, Composition
 from peer.instances.lifecycle import make_node
 from peer.instances.spec import OverlayDocument
+from peer.protocols.implicit_groups.landmarks import prefix_of
+from peer.protocols.registry import PROTOCOLS, Composition
 from peer.testing import part_of
 
 FILE = """name = "x"

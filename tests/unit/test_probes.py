@@ -1,15 +1,13 @@
-"""What a probe asks for, the packet that it sends, and the order in which a sweep sends them."""
+"""What a probe asks for, and the packet that it sends."""
 
 import struct
 from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from harness.testbeds.emulated.echo import make_request
-from harness.testbeds.emulated.probes import AskedOfProbes, interleave
+from harness.testbeds.emulated.probes import AskedOfProbes
 from topologies.network import AskedOfPairs, Network
 
 
@@ -43,30 +41,3 @@ def test_request_has_a_checksum_that_makes_its_sum_all_ones(nonce: int, index: i
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     assert total == 0xFFFF
-
-
-@given(
-    pairs=st.integers(1, 400),
-    packets=st.integers(2, 5),
-    rate_per_s=st.floats(100, 12_000),
-    apart_ns=st.integers(1, 10**9),
-)
-def test_every_pair_has_its_packets_in_turn_and_far_enough_apart(
-    pairs: int, packets: int, rate_per_s: float, apart_ns: int
-) -> None:
-    order, due_ns = interleave(pairs, packets, rate_per_s, apart_ns)
-    assert sorted(order.tolist()) == list(range(pairs * packets))
-    assert (np.diff(due_ns) >= 0).all()
-    of_pair = np.empty(pairs * packets, np.int64)
-    of_pair[order] = due_ns
-    assert (np.abs(np.diff(of_pair.reshape(packets, pairs), axis=0) - apart_ns) <= 1).all()
-
-
-def test_first_and_later_packets_are_under_way_side_by_side() -> None:
-    pairs, packets, rate_per_s = 6_000, 3, 6_000.0
-    order, due_ns = interleave(pairs, packets, rate_per_s, apart_ns=0.5 * 1e9)
-    begun, ending = 1.0 * 1e9, 3.0 * 1e9  # from the first third packet to the last first one
-    for start_ns in np.arange(begun, ending - 0.1 * 1e9, 0.1 * 1e9):
-        within = order[(due_ns >= start_ns) & (due_ns < start_ns + 0.1 * 1e9)]
-        counts = np.bincount(within // pairs, minlength=packets)
-        assert abs(counts - rate_per_s * 0.1 / packets).max() <= 1

@@ -13,7 +13,8 @@ from harness.stages.prometheus import (
     name_target,
     unexplained_failures,
 )
-from metrics.prometheus import MESSAGE_TYPES, Target, graph_url, write_config
+from metrics.libp2p_names import MESSAGE_TYPES
+from metrics.prometheus import Target, graph_url, write_config
 from peer.core.frames import Data, Subscriptions, kind_names
 from peer.core.schedule import Crash, Join, Leave, Vanish
 from peer.protocols.gossipsub.frames import Graft, Idontwant, Ihave, Iwant, Prune

@@ -34,8 +34,12 @@ def folders(package: object) -> set[str]:
     return {path.stem for path in Path(folder).iterdir() if not path.name.startswith("_")}
 
 
+SHARED = {"tman"}
+"""What several protocols are made of, and nobody runs by itself."""
+
+
 def test_every_package_is_registered():
-    packages = folders(peer.protocols) - {"description", "registry"}
+    packages = folders(peer.protocols) - {"description", "registry", *SHARED}
     described = {
         package: [it for it in vars(import_module(f"peer.protocols.{package}")).values() if isinstance(it, Description)]
         for package in packages

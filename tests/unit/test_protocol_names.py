@@ -15,8 +15,8 @@ from peer.protocols.registry import PROTOCOLS
 CHECKOUT = Path(__file__).parents[2]
 MODELS = CHECKOUT / "harness/planning/models"
 ABOUT_ONE = [CHECKOUT / f"metrics/trace_forms/{name}.py" for name in ("pubsub", "netviz")]
-ABOUT_ONE.append(CHECKOUT / "harness/scaffold/protocol")
-"""Traces of programs with GossipSub, and the package that ``trellis new`` makes."""
+ABOUT_ONE += [CHECKOUT / "metrics/libp2p_names.py", CHECKOUT / "harness/scaffold/protocol"]
+"""Traces and metrics of programs with GossipSub, and the package that ``trellis new`` makes."""
 SOURCES = [
     path
     for room in ("harness", "metrics")
@@ -29,7 +29,7 @@ TEMPLATES = [path for room in ("harness", "metrics") for path in sorted((CHECKOU
 ENGLISH = {"random", "complete"}
 """Names that are words of other meanings, too: only a string that is nothing else counts."""
 
-WORDS = {"graft", "prune", "release"}
+WORDS = {"graft", "profile", "prune", "release"}
 """Names of frames that are trace events or words of other meanings, too."""
 
 SPELLED = {name.replace("-", ""): name for name in PROTOCOLS if name not in ENGLISH}

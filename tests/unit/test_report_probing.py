@@ -49,7 +49,7 @@ def test_every_sweep_and_attempt_is_shown(run: RunDir) -> None:
     again = again.set_column(again.schema.get_field_index("attempt"), "attempt", pa.array([2] * 4, pa.int32()))
     pq.write_table(pa.concat_tables([achieved, again.cast(achieved.schema)]), run.path / "achieved.parquet")
     rows = [(row["phase"], row["attempt"], row["pairs"]) for row in sweep_rows(run)]
-    assert rows == [("before", 1, 20), ("after", 1, 20), ("after", 2, 4)]
+    assert rows == [("before", 1, 10), ("after", 1, 10), ("after", 2, 4)]
     assert all(0 < row["p50_ms"] <= row["p99_ms"] < 0.3 for row in sweep_rows(run))
 
 

@@ -9,13 +9,13 @@ from peer import wire
 from peer.core.contract import Directory, NodeId, PeerInfo, PeerList, Publish, Started, Subscribe, TopicId, message_id
 from peer.core.membership.gossip import Descriptor
 from peer.core.membership.newscast import NewscastNews
-from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS, MOST_RELAYED, RelayRequest
-from peer.protocols.tman.ring import rank, topic_key
+from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.tman.frames import Profile, TManRelease, TManReply, TManRequest
 from peer.protocols.tman.overlay import MOST_TOPICS, RETIRED_ROUNDS
+from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS, MOST_RELAYED, RelayRequest
+from peer.protocols.tman.ring import rank, topic_key
 from peer.protocols.tman.shared_sets import MOST_TOPICS as MOST_KEPT
 from peer.protocols.tman.shared_sets import PerSet
-from peer.protocols.registry import PROTOCOLS, compose
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.testing import Pump, Solo, disconnects, sends, traces

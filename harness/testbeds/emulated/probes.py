@@ -1,9 +1,11 @@
-"""The fidelity certificate: the measured and the configured RTT of every directed pair.
+"""The fidelity certificate: the measured and the configured RTT of every pair of hosts.
 
 A separate process probes for all hosts (``echo``), so that waiting for replies does not delay the running stage.
-*Sweeps* before and after the workload send to every directed pair. Jitter is switched off for them, so that they show
-the emulation's own error. *Sampling* during the workload sends to random pairs with jitter; its rows have the
-configured jitter. ``certifying`` schedules the probes.
+*Sweeps* before and after the workload probe every pair once, from one of its hosts: the RTT has the delays of both
+directions, whichever host asks. A pair whose error is beyond its limit is probed again, since the machine may have
+delayed the probe; a delay that is wrong stays wrong. Jitter is switched off for sweeps, so that they show the
+emulation's own error. *Sampling* during the workload sends to random pairs with jitter; its rows have the configured
+jitter. ``certifier`` schedules the probes.
 """
 
 import contextlib
@@ -39,7 +41,7 @@ APART_MS = 50.0
 PATIENCE_S = 60.0
 """Additional time for an answer of the probing process, which a loaded machine delays."""
 
-FEELERS = 2_000, 30_000
+FEELERS = 2_000, 10_000
 """Numbers of requests of a sweep after which the rate of the next ones is estimated. The first requests cost more,
 since everything is used for the first time, so it is estimated again after many more."""
 
@@ -54,7 +56,6 @@ SCHEMA = pa.schema(
         ("asked_rtt_ms", pa.float64()),
         ("asked_jitter_ms", pa.float64()),
         ("first_rtt_ms", pa.float64()),
-        ("next_rtt_ms", pa.float64()),
         ("rtt_ms", pa.float64()),
         ("rtt_at_ns", pa.int64()),
         ("sent", pa.int32()),
@@ -84,24 +85,6 @@ class AskedOfProbes(NamedTuple):
         """Return what a network asks of them."""
         there_ms, jitter_ms = network.crossings_ms(PACKET_BYTES), network.asked_of_pairs().jitter_ms
         return cls(there_ms, there_ms + there_ms.T, np.hypot(jitter_ms, jitter_ms.T))
-
-
-def interleave(pairs: int, packets: int, rate_per_s: float, apart_ns: float) -> tuple[Instants, Instants]:
-    """Schedule requests so that the first, the second and so on of all pairs have equal rates.
-
-    Args:
-        pairs: number of pairs.
-        packets: requests per pair.
-        rate_per_s: requests per second in total.
-        apart_ns: time between two requests of a pair.
-
-    Returns:
-        The requests, ``packet * pairs + pair``, in order of time, and their instants in ns from the start.
-    """
-    turn_ns = np.arange(pairs) * (packets * 1e9 / rate_per_s)
-    due_ns = np.add.outer(np.arange(packets) * apart_ns, turn_ns).ravel().astype(np.int64)
-    order = np.argsort(due_ns, kind="stable")
-    return order, due_ns[order]
 
 
 class Prober:
@@ -141,32 +124,39 @@ class Prober:
     def sweep(
         self,
         phase: str,
-        packets_per_pair: int,
+        most_packets: int,
         pace: Callable[[], float],
+        limit_ms: Matrix,
         pairs: npt.NDArray[np.int64] | None = None,
         attempt: int = 1,
     ) -> pa.Table:
-        """Probe directed pairs. A pair's next request is sent when its previous one should have been answered.
+        """Probe pairs of hosts once each, and again while the least error is beyond the pair's limit or unknown.
 
         Args:
             phase: the phase of the rows.
-            packets_per_pair: number of requests, at least 2.
-            pace: returns the next rate in requests per second; called at the start and after each of ``FEELERS``.
-            pairs: (m, 2) sources and destinations; None = every directed pair.
+            most_packets: the most requests to a pair.
+            pace: returns the next rate in requests per second; called at the start, after each of ``FEELERS``, and
+                before pairs are probed again.
+            limit_ms: (n, n) limits of |RTT - RTT asked for|.
+            pairs: (m, 2) sources and destinations; None = every pair, from one of its hosts.
             attempt: the attempt of the rows.
 
         Returns:
             The rows, which are also kept for ``write``.
         """
         if pairs is None:
-            pairs = np.argwhere(~np.eye(len(self._asked.rtt_ms), dtype=bool))
-        order = self._random.permutation(len(pairs))
-        parts = np.split(order, np.array(FEELERS) // packets_per_pair)
-        instants = [self._repeat(pairs[part], packets_per_pair, pace()) for part in parts if len(part)]
-        sent, received = (np.concatenate(rows, axis=1) for rows in zip(*instants, strict=True))
-        back = np.argsort(order)
-        without = np.zeros_like(self._asked.jitter_ms)
-        return self._keep(phase, pairs, without, sent[:, back], received[:, back], attempt)
+            pairs = self._draw_pairs()
+        asked_ms, most_ms = self._asked.rtt_ms[*pairs.T], limit_ms[*pairs.T]
+        sent, received = np.zeros((2, most_packets, len(pairs)), np.int64)
+        open_ = self._random.permutation(len(pairs))
+        for packet in range(most_packets):
+            for part in np.split(open_, FEELERS if packet == 0 else ()):
+                if len(part):
+                    due_ns = (np.arange(len(part)) * (1e9 / pace())).astype(np.int64)
+                    sent[packet, part], received[packet, part] = self.exchange(pairs[part], due_ns)
+            least_ms = np.fmin.reduce(np.abs(_rtt_ms(sent[:, open_], received[:, open_]) - asked_ms[open_]))
+            open_ = open_[~(least_ms <= most_ms[open_])]
+        return self._keep(phase, pairs, np.zeros_like(self._asked.jitter_ms), sent, received, attempt)
 
     def exchange(self, pairs: npt.NDArray[np.int64], due_ns: Instants) -> tuple[Instants, Instants]:
         """Send single requests with jitter off.
@@ -215,13 +205,10 @@ class Prober:
         self._process.kill()
         self._process.join()
 
-    def _repeat(self, pairs: npt.NDArray[Any], packets: int, rate_per_s: float) -> tuple[Instants, Instants]:
-        """Send the packets of each pair; return ``(packets, pairs)`` instants."""
-        apart_ns = self._clock.real_s(self._asked.rtt_ms.max() + APART_MS) * 1e6
-        order, due_ns = interleave(len(pairs), packets, rate_per_s, apart_ns)
-        sent, received = self.exchange(np.tile(pairs, (packets, 1))[order], due_ns)
-        back = np.argsort(order)
-        return sent[back].reshape(packets, -1), received[back].reshape(packets, -1)
+    def _draw_pairs(self) -> npt.NDArray[np.int64]:
+        """Return every pair of hosts once; chance decides which of the two asks."""
+        pairs = np.column_stack(np.triu_indices(len(self._asked.rtt_ms), 1))
+        return np.where(self._random.random((len(pairs), 1)) < 0.5, pairs, pairs[:, ::-1])
 
     def _grace_ns(self, *, jittered: bool) -> int:
         longest_ms = (self._asked.rtt_ms + (6 * self._asked.jitter_ms if jittered else 0)).max()
@@ -266,13 +253,12 @@ class Prober:
         received: Instants,
         attempt: int = 1,
     ) -> pa.Table:
-        """Keep rows of ``(packets, pairs)`` instants. With one packet per pair, it is not the first of a flow."""
+        """Keep rows of ``(packets, pairs)`` instants. ``rtt_ms`` is that of the packet with the least error."""
         source, destination = pairs[:, 0], pairs[:, 1]
         rtt_ms = _rtt_ms(sent, received)
-        single = len(rtt_ms) == 1
-        first_ms, next_ms = np.full((2, len(pairs)), np.nan) if single else rtt_ms[:2]
-        judged_ms, judged_sent = (rtt_ms, sent) if single else (rtt_ms[1:], sent[1:])
-        least = np.where(np.isnan(judged_ms), np.inf, judged_ms).argmin(axis=0), np.arange(len(pairs))
+        asked_ms = self._asked.rtt_ms[source, destination]
+        error_ms = np.abs(rtt_ms - asked_ms)
+        least = np.where(np.isnan(error_ms), np.inf, error_ms).argmin(axis=0), np.arange(len(pairs))
         columns: Columns = {
             "src": source,
             "dst": destination,
@@ -280,12 +266,11 @@ class Prober:
             "attempt": np.full(len(pairs), attempt),
             "at_ns": sent[0],
             "asked_there_ms": self._asked.there_ms[source, destination],
-            "asked_rtt_ms": self._asked.rtt_ms[source, destination],
+            "asked_rtt_ms": asked_ms,
             "asked_jitter_ms": jitter_ms[source, destination],
-            "first_rtt_ms": first_ms,
-            "next_rtt_ms": next_ms,
-            "rtt_ms": judged_ms[least],
-            "rtt_at_ns": judged_sent[least],
+            "first_rtt_ms": rtt_ms[0],
+            "rtt_ms": rtt_ms[least],
+            "rtt_at_ns": sent[least],
             "sent": (sent > 0).sum(axis=0),
             "received": (received > 0).sum(axis=0),
         }

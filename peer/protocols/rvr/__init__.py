@@ -3,10 +3,10 @@
 Source: docs/protocols/rvr.md.
 """
 
-from peer.protocols.tman.rendezvous import RelayRequest
-from peer.protocols.tman.frames import Profile, TManReply, TManRequest
 from peer.protocols.description import Composition, Description
 from peer.protocols.rvr.overlay import Rvr, RvrParameters, draw_initial_state
+from peer.protocols.tman.frames import Profile, TManReply, TManRequest
+from peer.protocols.tman.rendezvous import RelayRequest
 
 PROTOCOL = Description(
     name="rvr",

@@ -9,14 +9,14 @@ from peer.core.contract import NodeId, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.protocols.tman.ring import RingOrder
+from peer.protocols.description import Choice, FirstNetwork
 from peer.protocols.tman.contacts import find_ring_contacts
 from peer.protocols.tman.frames import Profile
 from peer.protocols.tman.overlay import NOTHING, Topics
 from peer.protocols.tman.parameters import RingParameters
 from peer.protocols.tman.relaying import RelayingOverlay
+from peer.protocols.tman.ring import RingOrder
 from peer.protocols.tman.selection import RING_LINKS
-from peer.protocols.description import Choice, FirstNetwork
 
 
 class RvrParameters(RingParameters, forbid_unknown_fields=True, frozen=True):

@@ -10,9 +10,9 @@ from peer.core.links import PASSING
 from peer.core.membership.interface import Membership
 from peer.core.parts import Part, State, Turn
 from peer.core.randomness import substream
-from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS
 from peer.protocols.tman.frames import Contact, Exchange, Profile, TManRelease, TManReply, TManRequest
 from peer.protocols.tman.parameters import TManParameters
+from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS
 from peer.protocols.tman.shared_sets import PerSet
 from peer.trace import LEFT
 

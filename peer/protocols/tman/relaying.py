@@ -6,10 +6,10 @@ from peer.core.contract import NodeId, Publish, TopicId
 from peer.core.frames import Frame
 from peer.core.membership.interface import Membership
 from peer.core.parts import State, Turn
-from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS, RelayPaths, RelayRequest
 from peer.protocols.tman.frames import Profile
 from peer.protocols.tman.overlay import NOTHING, TMan
 from peer.protocols.tman.parameters import RingParameters
+from peer.protocols.tman.rendezvous import HANDOVER_ROUNDS, RelayPaths, RelayRequest
 from peer.protocols.tman.selection import SmallWorld
 
 

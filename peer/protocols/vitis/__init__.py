@@ -3,9 +3,9 @@
 Source: docs/protocols/vitis.md.
 """
 
-from peer.protocols.tman.rendezvous import RelayRequest
-from peer.protocols.tman.frames import TManReply, TManRequest
 from peer.protocols.description import Composition, Description
+from peer.protocols.tman.frames import TManReply, TManRequest
+from peer.protocols.tman.rendezvous import RelayRequest
 from peer.protocols.vitis.frames import VitisProfile
 from peer.protocols.vitis.friends import draw_initial_state
 from peer.protocols.vitis.overlay import Vitis, VitisParameters

@@ -6,9 +6,9 @@ from heapq import nlargest
 from itertools import chain
 
 from peer.core.contract import NodeId, TopicId
-from peer.protocols.tman.ring import PrivateOrder
-from peer.protocols.tman.contacts import find_ring_contacts
 from peer.protocols.description import Choice, FirstNetwork, Interests
+from peer.protocols.tman.contacts import find_ring_contacts
+from peer.protocols.tman.ring import PrivateOrder
 from peer.protocols.vitis.overlay import VitisParameters
 from peer.protocols.vitis.utility import Weights, rate_utility, weights_of
 

@@ -11,10 +11,10 @@ from peer.core.membership.interface import Membership
 from peer.core.observed_links import ObservedLinks
 from peer.core.parts import State, Turn
 from peer.core.rates import RateLaw
-from peer.protocols.tman.ring import PrivateOrder, RingOrder, rank, topic_key
 from peer.protocols.tman.overlay import MOST_TOPICS, NOTHING, Topics
 from peer.protocols.tman.parameters import RingParameters
 from peer.protocols.tman.relaying import RelayingOverlay
+from peer.protocols.tman.ring import PrivateOrder, RingOrder, rank, topic_key
 from peer.protocols.tman.selection import RING_LINKS
 from peer.protocols.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
