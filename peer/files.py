@@ -31,3 +31,18 @@ def record_file(node: int) -> str:
 def spec_file(node: int) -> str:
     """Return the path of the document for a peer that is not a Python program, in the folder."""
     return f"spec/{node}.json"
+
+
+def host_folder(host: str) -> str:
+    """Return the folder of a host's processes, in which they run, in the folder. ``host``: its host name."""
+    return f"hosts/{host}"
+
+
+def output_files(host: str, process: str) -> tuple[str, str]:
+    """Return the paths of a process's standard output and standard error in the folder."""
+    return f"{host_folder(host)}/{process}.stdout", f"{host_folder(host)}/{process}.stderr"
+
+
+def ends_file(host: str) -> str:
+    """Return the path of the file in the folder that says how each process of a host ended."""
+    return f"{host_folder(host)}/processes.jsonl"
