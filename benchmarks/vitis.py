@@ -1,6 +1,7 @@
 """What Vitis's structure costs at best: computed from the interests, without messages, time or failures.
 
     trellis bench vitis [--nodes N] [--patterns random low high] [--structured 3 15] [--table-size 15] [--topics T]
+                        [--bound]
 
 Every node knows all nodes. It links to its ring neighbours, to the nodes closest to its drawn distances, and to the
 friends of the highest utility, as ``docs/protocols/vitis.md`` has them; of equal friends, any. Gateways are elected
@@ -10,13 +11,22 @@ the paper's claims follow from its settings. ``rvr``: all links are for routing,
 
 Columns: shared topics of a node and its friends, added up; clusters and gateways per topic; relays per topic; traffic
 overhead if each node gets a message once (``once``), and if nodes send copies over all links (``all copies``); hops.
+
+With ``--bound``, the columns ``least`` and ``found`` say what any way of routing over the same links needs if each node
+gets a message once: a lower bound of the overhead, and the overhead of a tree that was found. Both ask for the fewest
+relays that connect the subscribers, a Steiner tree. The bound is Wong's dual ascent: it raises the price of cuts that
+separate a subscriber from the others until a link across each is paid for. No tree is cheaper than the prices.
+
+Source: R. T. Wong, A dual ascent approach for Steiner tree problems on a directed graph, Mathematical Programming 28
+(1984); H. Takahashi, A. Matsuyama, An approximate solution for the Steiner problem in graphs, Mathematica Japonica 24
+(1980), for the tree that is found.
 """
 
 import argparse
 import json
 import sys
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
 
@@ -66,6 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--table-size", type=int, default=15)
     parser.add_argument("--topics", type=int, default=100, help="how many topics are looked at")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--bound", action="store_true", help="also bound the overhead of any way of routing (slow)")
     given = parser.parse_args(argv)
     rows = {}
     for pattern in given.patterns:
@@ -171,13 +182,18 @@ def measure(
     draws = Random(given.seed)
     looked_at = draws.sample(sorted(subscribers), min(given.topics, len(subscribers)))
     costs = []
+    fewest = [0, 0]
     for topic in looked_at:
         ahead = keys - np.uint64(topic_key(topic))  # wraps around, as the ring does
         distances = np.minimum(ahead, -ahead)
         members = set(subscribers[topic])
         publisher = draws.choice(subscribers[topic])
         costs.append(spread(topic, members, publisher, links, distances, rendezvous=rendezvous))
+        if given.bound:
+            fewest = [fewest[0] + bound_relays(members, links), fewest[1] + find_relays(members, links)]
     total = {name: sum(getattr(cost, name) for cost in costs) for name in Cost._fields}
+    others = total["receivers"] - total["relays"]
+    bounds = {name: relays / (relays + others) for name, relays in zip(("least", "found"), fewest, strict=True)}
     return {
         "clusters": total["clusters"] / len(costs),
         "gateways": total["gateways"] / len(costs),
@@ -185,7 +201,92 @@ def measure(
         "once": total["relays"] / total["receivers"],
         "all copies": total["relayed_copies"] / total["copies"],
         "hops": total["hops"] / len(costs),
+        **(bounds if given.bound else {}),
     }
+
+
+def bound_relays(members: Collection[int], links: Sequence[Collection[int]]) -> int:
+    """Return a lower bound of the relays that connect some nodes over these links: the sum of the prices of cuts.
+
+    To enter a relay costs 1, and to enter a member nothing. A link into a relay is paid for after a cut with it had a
+    price. For each cluster in turn, the set of the nodes from which it can be reached over links that are paid for is
+    a cut, unless it contains the root.
+
+    Args:
+        members: the nodes.
+        links: every node's neighbours, whichever side chose them.
+
+    Raises:
+        ValueError: the links do not connect the nodes.
+    """
+    clusters, own = _clusters(members, links), set(members)
+    root = clusters[0][0]
+    paid: dict[int, set[int]] = {}
+    waiting = deque(cluster[0] for cluster in clusters[1:])
+    price = 0
+    while waiting:
+        start = waiting.popleft()
+        inside, ahead = {start}, [start]
+        while ahead:
+            node = ahead.pop()
+            sources: Iterable[int] = map(int, links[node]) if node in own else paid.get(node, ())
+            fresh = [source for source in sources if source not in inside]
+            inside.update(fresh)
+            ahead += fresh
+        if root in inside:
+            continue
+        cut = {node: {int(peer) for peer in links[node]} - inside for node in inside - own}
+        if not any(cut.values()):
+            raise ValueError("the links do not connect the members")
+        for node, peers in cut.items():
+            paid.setdefault(node, set()).update(peers)
+        price += 1
+        waiting.append(start)
+    return price
+
+
+def find_relays(members: Collection[int], links: Sequence[Collection[int]]) -> int:
+    """Return the relays of a tree that connects some nodes: to the first cluster, it adds the nearest one each time.
+
+    Args:
+        members: the nodes.
+        links: every node's neighbours; they connect all nodes.
+    """
+    clusters = _clusters(members, links)
+    cluster_of = {node: place for place, cluster in enumerate(clusters) for node in cluster}
+    tree = set(clusters[0])
+    joined = {0}
+    while len(joined) < len(clusters):
+        before: dict[int, int] = {node: node for node in tree}
+        waiting = deque(tree)
+        found: int | None = None
+        while found is None:
+            node = waiting.popleft()
+            for peer in map(int, links[node]):
+                if peer not in before:
+                    before[peer] = node
+                    waiting.append(peer)
+                    if cluster_of.get(peer, 0) not in joined:
+                        found = peer
+                        break
+        joined.add(cluster_of[found])
+        tree.update(clusters[cluster_of[found]])
+        while found not in tree or before[found] not in tree:
+            tree.add(found)
+            found = before[found]
+    return len(tree) - len(members)
+
+
+def _clusters(members: Collection[int], links: Sequence[Collection[int]]) -> list[list[int]]:
+    """Return the members that are connected among themselves, in the order of their first members."""
+    own = {node: {int(peer) for peer in links[node] if int(peer) in members} for node in sorted(members)}
+    clusters, placed = [], set[int]()
+    for node in own:
+        if node not in placed:
+            cluster = sorted(_within(node, own, len(own)))
+            placed.update(cluster)
+            clusters.append(cluster)
+    return clusters
 
 
 def spread(

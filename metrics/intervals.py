@@ -16,6 +16,9 @@ import numpy as np
 LEVEL = 0.95
 """The level of every interval."""
 
+_ROUNDING = 1e-12
+"""Relative differences below this are of rounding."""
+
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(128)
 
 
@@ -163,6 +166,42 @@ def difference(one: Estimate, baseline: Estimate) -> Difference:
 def difference_of_pairs(differences: Sequence[float]) -> Difference:
     """Judge whether the mean of the differences of at least one pair is 0 (Student's paired t test)."""
     return mean_of_pairs(differences).judged
+
+
+def quotient_ends(ones: Sequence[float], others: Sequence[float]) -> tuple[float, float] | None:
+    """Return the ends of the 95 % confidence interval of mean(ones) / mean(others), for values in pairs.
+
+    A number b is in the interval if Student's paired t test finds no difference between ones and b x others (E. C.
+    Fieller, Some problems in interval estimation, Journal of the Royal Statistical Society B 16, 1954). The interval is
+    not symmetric. Its ends are infinite if the mean of the others may be 0, unless all pairs have the same quotient.
+
+    Args:
+        ones: the values above the line.
+        others: the value below it of each pair.
+
+    Returns:
+        None if there are fewer than two pairs.
+    """
+    n = len(ones)
+    if n < 2:
+        return None
+    above, below = fsum(ones) / n, fsum(others) / n
+    if not below:
+        return -inf, inf
+    quotient = above / below
+    # x is added to the quotient where the test of ones - (quotient + x) others is at its level
+    rests = [one - quotient * other for one, other in zip(ones, others, strict=True)]
+    if max(map(abs, rests)) <= _ROUNDING * abs(above):
+        return quotient, quotient
+    factor = t_quantile(LEVEL, n - 1) ** 2 / (n * (n - 1))
+    mean_rest = fsum(rests) / n
+    spread = factor * fsum((rest - mean_rest) ** 2 for rest in rests)
+    common = factor * fsum((rest - mean_rest) * (other - below) for rest, other in zip(rests, others, strict=True))
+    certain = below**2 - factor * fsum((other - below) ** 2 for other in others)
+    if certain <= 0:
+        return -inf, inf
+    root = sqrt(common**2 + certain * spread)
+    return quotient + (-common - root) / certain, quotient + (-common + root) / certain
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -168,14 +168,11 @@ class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     of: str | Shown
     """The measure to judge."""
     met: Bounds = Bounds()
-    """The range of values that meet the claim, at every point. Without it: ``same_as``."""
+    """The range of values that meet the claim, at every point. Without it: ``same_as`` or ``reported``."""
     where: dict[str, Any] = field(default_factory=dict)
     """Only points with these values."""
     over: dict[str, Any] = field(default_factory=dict)
     """Divide by the value of the point that has these values instead."""
-    beyond_chance: bool = False
-    """With ``over``: the claim is met only where, besides, a paired t test over the seeds finds a difference between
-    the two values at the level of 5 %, with Holm's adjustment for the number of points."""
     over_at: float | None = None
     """Divide by the value at this epoch, instant of a snapshot, or beginning of a window (s)."""
     over_of: str | Shown | None = None
@@ -188,25 +185,28 @@ class ClaimSpec(Struct, forbid_unknown_fields=True, frozen=True):
     quotient of the two is shown."""
     partly: Bounds | None = None
     """A wider range of values that meet the claim in part. Without it, values of which only some are in ``met`` do."""
+    reported: bool = False
+    """The paper says neither a number nor a direction ("a small effect"): the value is shown and not judged."""
+    ours: bool = False
+    """The statement is ours and not the paper's. It is shown and counted apart, as beyond the paper."""
+    irreproducible: str = ""
+    """Why no implementation can have the paper's number with the settings that the paper states. A claim that is not
+    met is irreproducible then. The text takes the place of ``why``."""
     why: str = ""
     """Why the claim is met only in part or not at all, or what its number does not show. No measured numbers: these
     come from the record."""
     digits: Annotated[int, Meta(ge=0, le=9)] = 3
     number: str = ""
-    """The number of the paper that the claim is about, where several readings of the paper are judged by it. The page
-    of the paper shows all such claims as one table, numbers by readings."""
+    """The statement of the paper that the claim is about, where several claims are about the same one: at several
+    points, or by several readings of the paper. On a paper's page, all of them count as one statement."""
     reading: str = ""
-    """Which reading of the paper the claim judges by that number."""
+    """Which reading of the paper the claim judges by that number. The page of the paper shows all such claims as one
+    table, numbers by readings."""
 
     @property
     def compares(self) -> bool:
         """Return whether it is about the quotient of two values."""
         return bool(self.over) or any(each is not None for each in (self.over_at, self.over_of, self.same_as))
-
-    @property
-    def is_tested(self) -> bool:
-        """Return whether it needs a paired t test of the two values."""
-        return self.same_as is not None or self.beyond_chance
 
     @property
     def divisor(self) -> Shown:

@@ -172,9 +172,9 @@ def _rules(study: Study) -> Iterator[tuple[bool, str, str]]:
         place = f"$.claim[{index}]"
         yield from _claim_rules(study, claim, place, {axis.name: axis.values for axis in axes_of(study)})
         pair = claim.number, claim.reading
-        yield bool(claim.number) != bool(claim.reading), place, "number and reading need each other"
+        yield bool(claim.reading) and not claim.number, place, "reading needs number"
         yield pair in judged, place, f"a second claim about {claim.number!r} and {claim.reading!r}"
-        judged |= {pair} if claim.number else set()
+        judged |= {pair} if claim.reading else set()
     for kind, shown in (("table", study.table), ("figure", study.figure)):
         names = [each.name for each in shown]
         yield len(set(names)) < len(names), f"$.{kind}", "two of them have the same name"
@@ -226,12 +226,15 @@ def _claim_rules(
     for other, key in ((claim.over_of, "over_of"), (claim.same_as, "same_as")):
         if other is not None:
             yield from _measure_rules(study, [other], f"{place}.{key}")
-    yield (claim.met == Bounds()) is (claim.same_as is None), f"{place}.met", "expected either met or same_as"
+    ways = (claim.met != Bounds(), claim.same_as is not None, claim.reported)
+    yield sum(ways) != 1, f"{place}.met", "expected either met, same_as or reported"
+    yield claim.reported and claim.partly is not None, f"{place}.partly", "cannot be combined with reported"
     compared = claim.over or claim.over_at is not None or claim.over_of is not None
     if claim.same_as is not None:
         yield bool(compared or claim.growth or claim.partly), f"{place}.same_as", "cannot be combined with others"
-    if claim.beyond_chance:
-        yield not claim.over or claim.same_as is not None, f"{place}.beyond_chance", "needs over"
+    excused = bool(claim.irreproducible)
+    yield excused and (claim.reported or claim.ours), f"{place}.irreproducible", "needs a judged claim of the paper"
+    yield excused and bool(claim.why), f"{place}.irreproducible", "takes the place of why"
     if claim.growth is not None:
         yield bool(compared), f"{place}.growth", "cannot be combined with a comparison"
         yield from _growth_rules(study, claim.growth.along, claim.growth.over or claim.growth.along, f"{place}.growth")

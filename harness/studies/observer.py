@@ -41,8 +41,10 @@ class Batch:
         "duplicates",
         "groups",
         "hops",
+        "last_hops",
         "messages",
         "number",
+        "reached",
         "relays",
         "repeated",
         "sent",
@@ -55,6 +57,7 @@ class Batch:
         self.number = number
         self.messages = self.due = self.duplicates = self.relays = self.repeated = 0
         self.settled_due = self.settled_delivered = 0  # of the messages of settled publishers
+        self.reached = self.last_hops = 0  # messages with a delivery; the most links of one, over these messages
         self.delays_ns = array("q")
         self.hops = array("B")
         self.copies = array("I")
@@ -88,7 +91,7 @@ class Flight(Struct):
 
     ``asked``: the honest nodes that it is for, except the publisher. ``due``: those to which it was not yet delivered.
     ``relays``: the nodes that relayed it, or published it without delivering it to themselves. ``settled``: whether its
-    publisher was settled.
+    publisher was settled. ``last_hop``: the most links that a delivered copy has crossed so far.
     """
 
     published_ns: int
@@ -100,6 +103,7 @@ class Flight(Struct):
     topic: TopicDeliveries
     group: WatchedMessage | None = None
     carried: CarriedMessage | None = None
+    last_hop: int = 0
 
 
 class Watch:
@@ -194,6 +198,10 @@ class Watch:
             delay_ns = now_ns - flight.published_ns
             flight.batch.delays_ns.append(delay_ns)
             flight.batch.hops.append(message.hops)
+            if message.hops > flight.last_hop:
+                flight.batch.reached += not flight.last_hop
+                flight.batch.last_hops += message.hops - flight.last_hop
+                flight.last_hop = message.hops
             flight.batch.settled_delivered += flight.settled
             flight.topic.delivered += 1
             flight.topic.delay_ns += delay_ns
@@ -316,6 +324,8 @@ def sum_up(batches: Sequence[Batch]) -> Deliveries:
         settled_delivered=sum(batch.settled_delivered for batch in batches),
         delays_ms=delays_ns / 1e6,
         hops=hops,
+        reached=sum(batch.reached for batch in batches),
+        last_hops=sum(batch.last_hops for batch in batches),
         repeated=sum(batch.repeated for batch in batches),
         relays=sum(batch.relays for batch in batches),
         duplicates=sum(batch.duplicates for batch in batches),

@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from harness.studies.claims import HEAD, Finding, judge, show_finding, write_findings
+from harness.studies.claims import HEAD, Finding, by_source, judge, show_finding, write_findings
 from harness.studies.code_hash import code_of
 from harness.studies.figures import draw_figure
 from harness.studies.measures import MEASURES
@@ -47,7 +47,8 @@ def write_page(folder: Path, spec: SweepSpec, results: Sequence[Result]) -> Path
         write_file(folder / f"{table.spec.name}.csv", write_csv(table).encode())
     findings = [judge(claim, results) for claim in spec.study.claim]
     if findings:
-        write_file(folder / CLAIMS_FILE, f"**Claims of the paper**\n\n{write_findings(findings)}\n".encode())
+        parts = [f"**{title}**\n\n{write_findings(found)}\n" for title, found in by_source(findings)]
+        write_file(folder / CLAIMS_FILE, "\n".join(parts).encode())
     page = folder / "index.html"
     write_file(page, _render(spec, results, tables, findings, _draw(folder, spec, results)).encode())
     return page
@@ -86,7 +87,7 @@ def _render(
         study=study,
         quick="--quick" in spec.options,
         tables=tables,
-        claims=[HEAD, *map(show_finding, findings)] if findings else [],
+        claims=[(title, [HEAD, *map(show_finding, found)]) for title, found in by_source(findings)],
         figures=figures,
         palette=palette_css(),
         measures=[MEASURES[name] for name in study.measures],

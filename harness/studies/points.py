@@ -1,11 +1,12 @@
 """The points of a study: every combination of its axes' values, each an experiment."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from copy import deepcopy
 from itertools import product
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
@@ -66,6 +67,48 @@ def points_of(study: Study) -> tuple[Point, ...]:
         settings = [axis.settings[place] for axis, place in zip(axes, places, strict=True)]
         points.append(Point(at, _make_experiment(study, at, settings)))
     return tuple(points)
+
+
+def places_of(study: Study) -> tuple[dict[str, Cell], ...]:
+    """Return ``Point.at`` of all points, in their order, without their experiments.
+
+    Raises:
+        ExperimentError: an axis has no values, or is invalid.
+    """
+    axes = axes_of(study)
+    return tuple(
+        dict(zip((axis.name for axis in axes), cells, strict=True))
+        for cells in product(*(axis.values for axis in axes))
+    )
+
+
+def keep_points(study: Study, points: Collection[Mapping[str, Cell]]) -> Study:
+    """Return the study with only the values of its axes that occur in these points.
+
+    Args:
+        study: the study.
+        points: all combinations of some values of its axes.
+    """
+    axes = {axis.name: axis for axis in axes_of(study)}
+    used = {name: {point.get(name) for point in points} for name in axes}
+    variants = tuple(variant for variant in study.variants if variant.name in used[VARIANT])
+    return replace(study, grid=_keep_values(study.grid, axes, used), variants=variants)
+
+
+def _keep_values(
+    grid: Mapping[str, Any], axes: Mapping[str, Axis], used: Mapping[str, Collection[Cell | None]], prefix: str = ""
+) -> dict[str, Any]:
+    """Return a grid with the used values of each axis; it stays as nested as it is."""
+    kept: dict[str, Any] = {}
+    for name, given in grid.items():
+        whole = f"{prefix}{name}"
+        if isinstance(given, dict) and "values" not in given:
+            kept[name] = _keep_values(given, axes, used, f"{whole}.")
+            continue
+        values = given["values"] if isinstance(given, dict) else given
+        left = [value for value, cell in zip(values, axes[whole].values, strict=False) if cell in used.get(whole, ())]
+        kept[name] = {**given, "values": left} if isinstance(given, dict) else left
+    return kept
 
 
 def seeds_of(study: Study) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from harness.studies.code_hash import code_of
 from harness.studies.form import Cell, RunSpec, Study
 from harness.studies.kept import Columns, Kept, six_digits
 from harness.studies.origin import Origin
-from harness.studies.points import points_of, seeds_of
+from harness.studies.points import keep_points, places_of, points_of, seeds_of
 from harness.studies.store import Result, study_code
 from metrics.intervals import interval
 
@@ -111,20 +111,23 @@ def encode_record(study: Study, record: Record) -> str:
     kept = Kept(study)
     claims = []
     results = tuple(kept.restore(result.at, result.seed, kept.columns(result)) for result in record.results)
+    every = places_of(study)
     for claim in study.claim:
-        finding = judge(claim, results)
+        finding = judge(claim, results, every)
         claims.append({"claim": claim.text, "verdict": finding.verdict, "value": show_values(finding)})
-    points = [_encode_point(kept, point.at, _at(record.results, point.at)) for point in points_of(study)]
+    points = [_encode_point(kept, at, found) for at in every if (found := _at(record.results, at))]
     head = {"study": study.name, **msgspec.to_builtins(record.source)}
     return "".join(_lay_out({**head, "claims": claims, "points": points}, "")) + "\n"
 
 
-def read_record(path: Path, study: Study) -> Record:
+def read_record(path: Path, study: Study, *, partial: bool = False) -> Record:
     """Read a record.
 
     Args:
         path: the file.
         study: the study of which it must be.
+        partial: whether it may lack seeds and values of axes, which the study has got since. Its own points must be
+            points of the study with the same experiments.
 
     Raises:
         StaleRecord: it has other points, seeds or settings than the study, or is no record.
@@ -135,11 +138,12 @@ def read_record(path: Path, study: Study) -> Record:
         points = {tuple(point["at"].items()): point for point in content["points"]}
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
         raise StaleRecord(f"{path}: no record: {error}") from None
-    if source.experiments != fingerprint(study):
+    recorded = keep_points(study, [dict(at) for at in points]) if partial else study
+    if source.experiments != fingerprint(recorded):
         raise StaleRecord(f"{path}: the experiments of {study.name} have changed since: run the sweep again")
-    if source.seeds != seeds_of(study):
+    if source.seeds != seeds_of(study) and not (partial and set(source.seeds) <= set(seeds_of(study))):
         raise StaleRecord(f"{path}: {study.name} has other seeds: run the sweep again")
-    expected = [tuple(point.at.items()) for point in points_of(study)]
+    expected = [tuple(at.items()) for at in places_of(recorded)]
     if list(points) != expected:
         raise StaleRecord(f"{path}: {study.name} has other points: run the sweep again")
     kept = Kept(study)

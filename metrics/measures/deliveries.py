@@ -39,6 +39,8 @@ class Deliveries(Struct, frozen=True):
     settled_expected: int = 0  # pairs of messages whose publisher had joined workload.settle_s before, or earlier
     settled_delivered: int = 0
     unknown: int = 0  # expected deliveries of which it is not known whether they were made
+    reached: int = 0  # messages that were delivered to any node; 0 = the next number is not known
+    last_hops: int = 0  # the most links that a delivered copy of a message crossed, added up over these messages
 
     @property
     def known(self) -> int:
@@ -94,6 +96,12 @@ DELIVERIES.add(
 )
 DELIVERIES.add_statistics(
     "hops", "links", "links that a delivered copy crossed", lambda it: it.hops, "mean", "p50", "p90", "p99", "max"
+)
+DELIVERIES.add(
+    "last_hop_mean",
+    "links",
+    "last delivery hop: most links that a delivered copy of a message crossed, mean over messages (only in studies)",
+    lambda it: ratio(it.last_hops, it.reached),
 )
 DELIVERIES.add(
     "delivery_hops",

@@ -12,12 +12,12 @@ from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Addition, Family, Measure
-from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS, WIRE_LINKS
+from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS, VIEWS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC
 from metrics.measures.underlay import UNDERLAY
 from peer.plugins import PluginError, added, name_is_taken
 
-OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, TOPICS)
+OVERLAY: tuple[Family[Any], ...] = (NODES, LINKS, GRAPH, DISTANCES, VIEWS, TOPICS)
 """Measures of a snapshot."""
 
 STUDIED: tuple[Family[Any], ...] = (

@@ -7,7 +7,7 @@ import numpy as np
 from metrics.measures.measure import Facts, Family, Value, count_values, ratio, total
 from metrics.overlay.graph import PhysicalGraph, measure_graph
 from metrics.overlay.nodes import NodeLinks, count_links
-from metrics.overlay.paths import count_distances
+from metrics.overlay.paths import Paths, count_distances, directed_paths
 from metrics.overlay.snapshot import Integers, Snapshot
 from metrics.overlay.topics import TopicOverlay, measure_topics
 
@@ -28,6 +28,7 @@ def measure_snapshot(snapshot: Snapshot, wanted: Collection[str]) -> list[Value]
         *values(LINKS, lambda: count_links(snapshot)),
         *values(GRAPH, lambda: measure_graph(snapshot)),
         *values(DISTANCES, lambda: count_distances(snapshot)),
+        *values(VIEWS, lambda: directed_paths(snapshot)),
         *values(TOPICS, lambda: measure_topics(snapshot, diameters="topic_diameter_max" in wanted)),
     ]
 
@@ -134,6 +135,20 @@ DISTANCES.add(
     "links",
     "shortest path between two subscribers of a topic, mean",
     lambda it: ratio(float(np.arange(len(it)) @ it), int(it.sum())),
+)
+
+VIEWS = Family[Paths]("the directed graph of views (snapshots)", "snapshot")
+VIEWS.add(
+    "view_diameter",
+    "links",
+    "longest shortest path from a node to another over views, each in its own direction",
+    lambda it: it.diameter,
+)
+VIEWS.add(
+    "view_path_length_mean",
+    "links",
+    "shortest path from a node to another over views, each in its own direction, mean",
+    lambda it: it.length_mean,
 )
 
 TOPICS = Family[Topics]("the topics' overlays (snapshots)", "snapshot")

@@ -47,6 +47,12 @@ TRAFFIC.add(
     lambda it: ratio(_control(it.frames, BACKGROUND), it.changes),
 )
 TRAFFIC.add(
+    "control_frames_per_cycle",
+    "frames",
+    "control frames per cycle of a join and the departure that follows: twice those per join, leave and crash",
+    lambda it: ratio(2 * _control(it.frames, BACKGROUND), it.changes),
+)
+TRAFFIC.add(
     "frames_per_change",
     "frames",
     "frames of each kind per join, leave and crash",

@@ -22,11 +22,11 @@ _MAX_LEVELS = 64
 
 
 class Paths(NamedTuple):
-    """Shortest paths in an undirected graph, over the pairs of nodes that reach each other."""
+    """Shortest paths in a graph, over the pairs of nodes with a path; in a directed graph, each direction is a pair."""
 
     diameter: int  # links of the longest path; 0 if no two nodes reach each other
     length_mean: float | None  # links of the mean path; None in this case
-    pairs: int  # how many pairs of nodes reach each other
+    pairs: int  # how many pairs of nodes have a path
 
 
 def shortest_paths(count: int, links: Integers) -> Paths:
@@ -85,6 +85,16 @@ def _search(count: int, links: Integers, sources: Integers) -> list[int] | None:
 def search_each(count: int, links: Integers) -> Paths:
     """Search in the same way from one node after the other."""
     bins = igraph.Graph(count, links).path_length_hist(directed=False).bins()
+    return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
+
+
+def directed_paths(snapshot: Snapshot) -> Paths:
+    """Search in the directed graph of the views, in which a node reaches only the nodes in its own views.
+
+    Source: StAN Table 3.
+    """
+    arcs = np.unique(snapshot.views[:, :2], axis=0)
+    bins = igraph.Graph(snapshot.count, arcs, directed=True).path_length_hist(directed=True).bins()
     return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
 
 

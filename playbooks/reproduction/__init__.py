@@ -2,5 +2,5 @@
 
 ``papers`` reads the list of papers and their studies, ``publishing`` copies the record of a finished sweep to its
 place, ``pages`` writes the pages from these records and the study files, and ``readings`` one of their tables.
-``python -m playbooks.reproduction`` is the command.
+``mutations`` checks claims by changes of the protocols. ``python -m playbooks.reproduction`` is the command.
 """

@@ -1,7 +1,8 @@
 """Writes the pages of the reproduced papers: ``python -m playbooks.reproduction``.
 
 ``--record FOLDER`` first records the finished sweep in a folder, ``--figures FOLDER`` draws all figures into a folder,
-and ``--marks`` lists the results whose code has changed and whose page does not say so.
+and ``--marks`` lists the results whose code has changed and whose page does not say so. ``--mutate STUDY --out FOLDER``
+checks the claims of a study by small changes of its protocol first.
 """
 
 import argparse
@@ -12,8 +13,9 @@ from typing import Any
 
 from harness.errors import ExperimentError
 from harness.studies.record import StaleRecord
+from playbooks.reproduction.mutations import check_claims, keep_checks
 from playbooks.reproduction.pages import draw_figures, stale_marks, write_pages
-from playbooks.reproduction.papers import HERE, Place, read_papers
+from playbooks.reproduction.papers import HERE, Place, paper_of, read_papers
 from playbooks.reproduction.publishing import publish
 
 
@@ -29,9 +31,22 @@ def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
     choice.add_argument("--record", type=Path, metavar="FOLDER", help="record the finished sweep in this folder first")
     choice.add_argument("--figures", type=Path, metavar="FOLDER", help="only draw all figures, as SVG in this folder")
     choice.add_argument("--marks", action="store_true", help="only list the results whose code has changed unmarked")
+    choice.add_argument(
+        "--mutate", metavar="STUDY", help="check the claims of a study by changes of its protocol first"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the code and the sweeps of --mutate")
+    parser.add_argument("--seeds", type=int, default=1, metavar="N", help="the seeds of --mutate: 1 to N")
+    parser.add_argument("--master", default="here", help="where --mutate makes its runs, as of trellis sweep")
     given: Any = parser.parse_args(argv)
+    if bool(given.mutate) != bool(given.out):
+        parser.error("--mutate and --out need each other")
     try:
-        if given.marks:
+        if given.mutate:
+            paper = paper_of(given.mutate, place)
+            checks = check_claims(paper, given.mutate, given.out, seeds=given.seeds, master=given.master, place=place)
+            print(f"checked: {keep_checks(paper, checks, place)}")
+            write_pages([paper], place)
+        elif given.marks:
             for name in stale_marks(place):
                 print(f"{name}: the mark on its page is out of date; run: python -m playbooks.reproduction")
         elif given.figures:

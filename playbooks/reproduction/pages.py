@@ -18,14 +18,15 @@ import matplotlib as mpl
 import msgspec
 from msgspec import Struct
 
-from harness.studies.claims import VERDICTS, Finding, judge, write_findings
+from harness.studies.claims import VERDICTS, Finding, by_source, judge, judge_statements, write_findings
 from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
-from harness.studies.points import seeds_of
+from harness.studies.points import places_of, seeds_of
 from harness.studies.record import Record, Source, encode_record, read_record
 from harness.studies.store import Result, study_code
 from harness.studies.tables import make_table, tabulate, write_markdown
+from playbooks.reproduction.mutations import Check, read_checks, show_checks
 from playbooks.reproduction.papers import HERE, Paper, Place, read_papers
 from playbooks.reproduction.readings import show_readings
 
@@ -39,15 +40,32 @@ WIDTH = 120
 
 NOT_RECORDED = "Not recorded yet."
 
+JUDGED = """The verdicts:
+
+- **met**, **not met**: at all points, the value is or is not in the stated range. **partly met**: in a wider stated
+  range, or only at some points.
+- **undecided**: the interval crosses a bound, so more seeds could change the verdict.
+- **irreproducible**: not met, and no implementation can meet it with the settings that the paper states.
+- **reported**: the paper says neither a number nor a direction, so the value is not judged.
+
+The table counts statements of the paper. Several claims about one statement count once, such as claims at several
+points or by several readings; it is partly met if some of them are met and others are not. What we ask beyond the paper
+is counted apart."""
+"""What the verdicts mean, and what is counted."""
+
 NOT_HERE = "Plots that are not in the repository:"
 """The head of the list of a study's figures, except the one of the paper that is in the repository."""
 
 
 class Recorded(Struct, frozen=True):
-    """A study with its record and its judged claims; without a record, none of its claims is measured."""
+    """A study with its record and its judged claims; without a record, none of its claims is measured.
+
+    ``points``: how many points the study has. Its record may have fewer.
+    """
 
     study: Study
     record: Record | None
+    points: int
     findings: tuple[Finding, ...]
 
     @property
@@ -55,18 +73,32 @@ class Recorded(Struct, frozen=True):
         """Return the recorded results."""
         return () if self.record is None else self.record.results
 
+    @property
+    def lack(self) -> str:
+        """Say what the record lacks of the study; empty if it lacks nothing, or if there is no record."""
+        if self.record is None:
+            return ""
+        seeds, points = self.record.source.seeds, len({tuple(each.at.items()) for each in self.results})
+        if points == self.points and seeds == seeds_of(self.study):
+            return ""
+        return (
+            f"**Recorded in part**: {points} of {self.points} points, with {_seeds(seeds)}; the study has "
+            f"{_seeds(seeds_of(self.study))}. A claim about points that are not recorded is at most partly met."
+        )
+
 
 def read_recorded(paper: Paper, name: str, place: Place = HERE) -> Recorded:
-    """Read a study and its record.
+    """Read a study and its record, which may lack seeds and points that the study has got since.
 
     Raises:
         StaleRecord: the record is not one of the study as it is now.
     """
     study = load_study(place.studies / f"{name}.toml")
     path = place.record(paper, name)
-    record = read_record(path, study) if path.exists() else None
+    record = read_record(path, study, partial=True) if path.exists() else None
     results = () if record is None else record.results
-    return Recorded(study, record, tuple(judge(claim, results) for claim in study.claim))
+    points = places_of(study)
+    return Recorded(study, record, len(points), tuple(judge(claim, results, points) for claim in study.claim))
 
 
 def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
@@ -87,7 +119,8 @@ def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
         for path in set(folder.glob("*.svg")) - kept:
             path.unlink()
         changed = {each.study.name for each in studies if _has_changed(each)}
-        (place.pages / f"{paper.name}.md").write_text(show_page(paper, studies, changed), encoding="utf-8")
+        page = show_page(paper, studies, changed, read_checks(paper, place))
+        (place.pages / f"{paper.name}.md").write_text(page, encoding="utf-8")
     (place.pages / INDEX_FILE).write_text(show_index(read_papers(place), place), encoding="utf-8")
 
 
@@ -117,25 +150,28 @@ def marked(page: str) -> set[str]:
     return {name for name, text in zip(sections[1::2], sections[2::2], strict=True) if CHANGED in text}
 
 
-def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str]) -> str:
+def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str], checks: Sequence[Check] = ()) -> str:
     """Return the page of a paper.
 
     Args:
         paper: the paper.
         studies: its studies, in order.
         changed: the names of the studies that were recorded with other code than today's.
+        checks: of its claims by changes of the protocol.
     """
     texts = [
         f"# {paper.title}: the paper's results and ours",
         f"{paper.source} How the protocol is implemented: [{Path(paper.protocol).name}]({paper.protocol}).",
         "This page is generated from the records of studies and from the study files "
         "([how](../studies.md#recorded-results)). The numbers of the claims, the verdicts, the tables and the plots "
-        "are computed from the records; the reasons and discussions are texts of the study files. Intervals (±) are "
-        "95 % confidence intervals over the seeds. One plot is in the repository; "
-        "`python -m playbooks.reproduction --figures FOLDER` draws all of them.",
+        "are computed from the records; the reasons and discussions are texts of the study files. Intervals (±, or two "
+        "ends in parentheses) are 95 % confidence intervals over the seeds; a value without one is of one seed. One "
+        "plot is in the repository; `python -m playbooks.reproduction --figures FOLDER` draws all of them.",
+        JUDGED,
         *([paper.text.strip()] if paper.text else []),
         _overview(paper, {each.study.name: each for each in studies}),
-        *_compare_readings(studies),
+        *filter(None, _compare_readings(paper, studies)),
+        *show_checks(checks),
         *(show_study(paper, each, changed=each.study.name in changed) for each in studies),
     ]
     return _wrap("\n\n".join(texts)) + "\n"
@@ -161,22 +197,24 @@ def _overview(paper: Paper, studies: dict[str, Recorded]) -> str:
     rows = []
     for part in paper.parts:
         if not part.study:
-            rows.append([part.what, "-", part.reason, ""])
+            rows.append([part.what, "-", part.reason, "", ""])
             continue
         each = studies[part.study]
         recorded = "not recorded yet" if each.record is None else _seeds(each.record.source.seeds)
-        rows.append([part.what, f"[{part.study}](#{part.study})", recorded, _count(each.findings)])
-    return tabulate(("in the paper", "study", "recorded", "claims of the study"), rows)
+        recorded += ", in part" if each.lack else ""
+        rows.append([part.what, f"[{part.study}](#{part.study})", recorded, *_count(each.findings, paper.reading)])
+    return tabulate(("in the paper", "study", "recorded", "the paper's statements", "beyond the paper"), rows)
 
 
-def _compare_readings(studies: Sequence[Recorded]) -> Iterator[str]:
+def _compare_readings(paper: Paper, studies: Sequence[Recorded]) -> Iterator[str]:
     """Yield the section with the table of the paper's numbers by its readings, if claims are about readings."""
     if table := show_readings([finding for each in studies for finding in each.findings]):
         yield "## Which reading of the paper gives which of its numbers"
         yield (
             "Where the paper can be read in several ways, its numbers are compared with each reading. The claims of "
-            "the studies below say within which bounds a number is met."
+            "the studies below say within which bounds a number is met. The last rows count the numbers of a reading."
         )
+        yield paper.reading_text.strip()
         yield table
 
 
@@ -187,10 +225,17 @@ def _seeds(seeds: Sequence[int]) -> str:
     return f"seeds {seeds[0]} to {seeds[-1]}" if consecutive else f"seeds {', '.join(map(str, seeds))}"
 
 
-def _count(findings: Sequence[Finding]) -> str:
-    """Return how many claims have each verdict, such as ``3 met, 1 not met``."""
-    counts = Counter(finding.verdict for finding in findings)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none stated"
+def _count(findings: Sequence[Finding], reading: str) -> tuple[str, str]:
+    """Return how many statements have each verdict, such as ``3 met, 1 not met``: the paper's, and ours."""
+    return (
+        _count_verdicts(judge_statements([each for each in findings if not each.claim.ours], reading)),
+        _count_verdicts(judge_statements([each for each in findings if each.claim.ours], reading)),
+    )
+
+
+def _count_verdicts(verdicts: Sequence[str]) -> str:
+    counts = Counter(verdicts)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
 
 
 def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
@@ -202,11 +247,12 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
         texts.append(f"**{NOT_RECORDED}** Study: {link}, {_seeds(seeds_of(study))}.")
     else:
         texts.append(_show_source(paper, study.name, recorded.record.source))
-        texts.append(CHANGED if changed else "")
-    if recorded.findings:
-        texts.append(write_findings(recorded.findings))
-        reasons = [f"- **{each.claim.text}**: {each.claim.why}" for each in recorded.findings if each.claim.why]
-        texts.append("\n".join(reasons))
+        texts += [CHANGED if changed else "", recorded.lack]
+    for title, found in by_source(recorded.findings):
+        texts.append(f"**{title}**")
+        texts.append(write_findings(found))
+        reasons = [(each.claim.text, each.claim.irreproducible or each.claim.why) for each in found]
+        texts.append("\n".join(f"- **{text}**: {reason}" for text, reason in reasons if reason))
     texts.append(study.discussion.strip())
     if recorded.record is not None:
         for table in study.table:
@@ -309,12 +355,14 @@ def show_index(papers: Sequence[Paper], place: Place = HERE) -> str:
         studies = [read_recorded(paper, name, place) for name in paper.studies]
         recorded = sum(each.record is not None for each in studies)
         findings = [finding for each in studies for finding in each.findings]
-        rows.append([f"[{paper.title}]({paper.name}.md)", f"{recorded} of {len(studies)}", _count(findings)])
+        counts = _count(findings, paper.reading)
+        rows.append([f"[{paper.title}]({paper.name}.md)", f"{recorded} of {len(studies)}", *counts])
     return (
         "# The papers' results and ours\n\n"
         "One page per paper: figure by figure, what the paper claims, what we measured, and whether the claim is met.\n"
-        "The pages are generated from recorded results ([how](../studies.md#recorded-results)).\n\n"
-        f"{tabulate(('paper', 'studies recorded', 'claims'), rows)}\n"
+        "Pages are generated from recorded results ([how](../studies.md#recorded-results)). Each says what counts.\n"
+        "\n"
+        f"{tabulate(('paper', 'studies recorded', 'statements of the paper', 'beyond the paper'), rows)}\n"
     )
 
 

@@ -30,6 +30,8 @@ class Paper(Struct, frozen=True, forbid_unknown_fields=True):
         protocol: the page of its protocol.
         parts: its tables, figures and sections.
         figure: the plot that is in the repository, as ``<study>-<figure>``; empty = none.
+        reading: the reading of the paper that we chose; it decides on the statements that it is a reading of.
+        reading_text: which reading it is, and why.
     """
 
     name: str
@@ -39,6 +41,8 @@ class Paper(Struct, frozen=True, forbid_unknown_fields=True):
     parts: tuple[Part, ...]
     text: str = ""
     figure: str = ""
+    reading: str = ""
+    reading_text: str = ""
 
     @property
     def studies(self) -> tuple[str, ...]:

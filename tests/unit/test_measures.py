@@ -56,9 +56,14 @@ def test_the_headline_has_these_numbers_in_this_order() -> None:
     assert find_measure("of_another_version") is None
 
 
+NOT_IN_TABLES = {"subscriber_distance_mean": 1.0, "view_diameter": 1, "view_path_length_mean": 1.0}
+"""Measures of a snapshot that only studies compute, with their values of ``SQUARE``."""
+
+
 def test_the_overlays_columns_are_the_single_numbers_of_a_snapshot() -> None:
     plain = [measure.name for family in OVERLAY for measure in family.measures if not measure.by]
-    plain.remove("subscriber_distance_mean")
+    for name in NOT_IN_TABLES:
+        plain.remove(name)
     assert list(TABLES["overlay"]) == ["at_ns", *plain]
     assert list(snapshots.measure_overlay(SQUARE)) == plain
 
@@ -147,7 +152,7 @@ def test_a_snapshots_values_are_those_of_the_table() -> None:
     numbers = {name: value for name, value in snapshots.measure_overlay(SQUARE).items() if value is not None}
     values = snapshots.measure_snapshot(SQUARE, {measure.name for family in OVERLAY for measure in family.measures})
     found = {name: value for name, by, value in values if by is None}
-    assert found == numbers | {"subscriber_distance_mean": 1.0}
+    assert found == numbers | NOT_IN_TABLES
     counts = [(name, by, value) for name, by, value in values if by is not None]
     assert ("degrees", 2, 4) in counts
     assert ("out_degrees", 1, 2) in counts and ("out_degrees", 0, 2) in counts
@@ -163,7 +168,7 @@ def test_of_a_snapshot_nothing_is_computed_that_is_not_wanted(monkeypatch: pytes
         asked.append(diameters)
         return []
 
-    for name in ("count_links", "measure_graph", "count_distances"):
+    for name in ("count_links", "measure_graph", "count_distances", "directed_paths"):
         monkeypatch.setattr(snapshots, name, lambda snapshot: pytest.fail("not wanted"))
     monkeypatch.setattr(snapshots, "measure_topics", measure_topics)
     assert snapshots.measure_snapshot(SQUARE, {"nodes", "messages"}) == [("nodes", None, 4)]
@@ -171,6 +176,19 @@ def test_of_a_snapshot_nothing_is_computed_that_is_not_wanted(monkeypatch: pytes
     assert snapshots.measure_snapshot(SQUARE, ["topics"]) == [("topics", None, 0)]
     snapshots.measure_snapshot(SQUARE, ["topics", "topic_diameter_max"])
     assert asked == [False, True]
+
+
+def test_paths_over_views_follow_their_direction() -> None:
+    ring = [(0, 1, 7), (1, 2, 7), (2, 3, 7), (2, 3, 8), (3, 0, 8)]
+    names = {"diameter", "view_diameter", "view_path_length_mean"}
+    pairs = [(node, peer) for node, peer, _ in ring]
+    found = snapshots.measure_snapshot(Snapshot.of(range(5), [], pairs, ring), names)
+    assert found == [("diameter", None, 2), ("view_diameter", None, 3), ("view_path_length_mean", None, 2.0)]
+    # without the last arc, no node reaches those before it
+    chain = snapshots.measure_snapshot(Snapshot.of(range(5), [], pairs, ring[:-1]), names)
+    assert chain == [("diameter", None, 2), ("view_diameter", None, 3), ("view_path_length_mean", None, 10 / 6)]
+    nothing = snapshots.measure_snapshot(Snapshot.of(range(5), [], pairs, []), names)
+    assert nothing == [("diameter", None, 2), ("view_diameter", None, 0)]
 
 
 def test_nobody_is_measured_where_no_node_is_up() -> None:
@@ -198,8 +216,11 @@ def test_deliveries_are_counted_as_their_names_say(
         duplicates=duplicates,
         copies=np.array([copies] if copies else [], np.int64),
         at_relay=np.array([relays] if copies else [], np.int64),
+        reached=min(delivered, 2),
+        last_hops=12,
     )
     found = DELIVERIES.numbers(facts)
+    assert found["last_hop_mean"] == (12 / min(delivered, 2) if delivered else None)
     assert (found["messages"], found["deliveries_expected"]) == (3, delivered + missed)
     assert found["delivery_ratio"] == (delivered / (delivered + missed) if delivered + missed else None)
     assert found["relay_ratio"] == (relays / copies if copies else None)
@@ -266,6 +287,7 @@ def test_control_is_all_but_data_and_background_is_caused_by_no_change() -> None
     assert found["control_frames_per_peer_per_s"] == (12 + 1000 * len(set(background))) / 6
     assert found["control_bytes_per_peer_per_s"] == 10
     assert found["control_frames_per_change"] == 3
+    assert found["control_frames_per_cycle"] == 6
     by_kind = {by: value for name, by, value in TRAFFIC.values(facts, ["frames_per_change"])}
     assert by_kind == {kind: count / 4 for kind, count in frames.items()}
     assert list(by_kind) == sorted(frames)

@@ -94,6 +94,17 @@ def test_batches_are_summed_up_with_their_topics_in_order():
     assert watch.batches[0].topics[2].delivered == 2, "the batches are as they were"
 
 
+def test_the_last_hop_of_a_message_is_that_of_its_longest_way_and_only_of_counted_deliveries():
+    watch = Watch(Population({**dict.fromkeys(range(NODES), (1,)), 9: ()}), 1 << 8, None)
+    for number, ways in enumerate([((1, 3), (2, 7), (3, 5), (2, 9), (8, 9), (9, 9)), ((1, 2),), ()]):
+        publish(watch, number, 0)
+        for node, hops in ways:
+            watch.deliver(5, node, Message(number, (1,), b"", hops))
+    found = sum_up(watch.batches)
+    assert (found.reached, found.last_hops) == (2, 7 + 2)
+    assert DELIVERIES.numbers(found)["last_hop_mean"] == 4.5
+
+
 def copy(watch: Watch, event: str, node: int, number: int = 0) -> None:
     watch.trace(TraceEvent(event, SECOND, node, message_id=number, topics=(1,)))
 

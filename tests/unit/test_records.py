@@ -18,7 +18,7 @@ from harness.studies.form import Bounds, ClaimSpec, Shown, Study
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, Origin, find_origin
 from harness.studies.point_run import Row
-from harness.studies.points import points_of, seeds_of
+from harness.studies.points import keep_points, places_of, points_of, seeds_of
 from harness.studies.record import Record, StaleRecord, encode_record, make_source, read_record
 from harness.studies.store import Result
 from harness.studies.tables import make_table
@@ -245,6 +245,69 @@ def test_a_record_of_other_runs_is_stale(old, new, tmp_path):
     assert old in STUDY
     with pytest.raises(StaleRecord):
         read_record(path, load(tmp_path, STUDY.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[10, 20]", "[10, 20, 30]"),
+        ("[10, 20]", "[8, 10, 15, 20]"),
+        ("[4, 7]", "[4, 7, 8]"),
+        ("[4, 7]", "[3, 4, 5, 7]"),
+        ('[[variants]]\nname = "two"', '[[variants]]\nname = "new"\n[[variants]]\nname = "two"'),
+    ],
+)
+def test_a_study_that_has_got_more_runs_keeps_its_record_in_part(old, new, tmp_path):
+    study = load(tmp_path)
+    path = write(tmp_path, study, results_of(study))
+    assert old in STUDY
+    grown = load(tmp_path, STUDY.replace(old, new))
+    with pytest.raises(StaleRecord):
+        read_record(path, grown)
+    read = read_record(path, grown, partial=True)
+    assert read == read_record(path, study)
+    text = path.read_text()
+    again = encode_record(grown, read)
+    assert json.loads(again)["points"] == json.loads(text)["points"]
+    path.write_text(again)
+    assert read_record(path, grown, partial=True) == read
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[10, 20]", "[10, 30]"),
+        ("[4, 7]", "[4]"),
+        ("[4, 7]", "[4, 8]"),
+        ('"random.degree" = 5', '"random.degree" = 6'),
+        ("window_s = 10", "window_s = 11"),
+    ],
+)
+def test_a_record_in_part_is_of_the_same_experiments(old, new, tmp_path):
+    study = load(tmp_path)
+    path = write(tmp_path, study, results_of(study))
+    with pytest.raises(StaleRecord):
+        read_record(path, load(tmp_path, STUDY.replace(old, new, 1)), partial=True)
+
+
+def test_the_places_of_a_study_are_those_of_its_points(tmp_path):
+    study = load(tmp_path)
+    assert list(places_of(study)) == [point.at for point in points_of(study)]
+    assert list(places_of(study)[0]) == ["variant", "nodes"]
+    kept = keep_points(study, [{"variant": "two", "nodes": 20}])
+    assert places_of(kept) == ({"variant": "two", "nodes": 20},)
+    assert keep_points(study, places_of(study)) == study
+
+
+def test_points_that_are_not_recorded_count_as_missing():
+    where = {"variant": "a"}
+    claim = ClaimSpec("it is", "so", "hops_mean", Bounds(2), where)
+    recorded = [{"variant": "a", "nodes": nodes} for nodes in (1, 2)]
+    assert judge(claim, RUNS, recorded).verdict == "met"
+    more = judge(claim, RUNS, [*recorded, {"variant": "a", "nodes": 3}, {"variant": "b", "nodes": 4}])
+    assert (more.verdict, more.missing) == ("partly met", 1)
+    elsewhere = judge(replace(claim, where={"variant": "d"}), RUNS, [{"variant": "d", "nodes": 1}])
+    assert elsewhere.verdict == "not measured", "and not judged by the values of others"
 
 
 def test_texts_and_the_order_of_keys_make_no_record_stale(tmp_path):

@@ -16,6 +16,7 @@ from harness.studies.record import RECORD_FILE, StaleRecord, encode_record
 from harness.studies.results import reduce_run
 from harness.studies.store import jobs_of, study_code
 from playbooks.reproduction.__main__ import main as reproduce
+from playbooks.reproduction.mutations import read_checks
 from playbooks.reproduction.pages import (
     CHANGED,
     INDEX_FILE,
@@ -46,7 +47,7 @@ def test_a_page_is_what_its_records_give(paper: Paper) -> None:
     """Except for the marks of results whose code has changed: code may change without the pages."""
     page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
     studies = [read_recorded(paper, name) for name in paper.studies]
-    assert page == show_page(paper, studies, marked(page)), AGAIN
+    assert page == show_page(paper, studies, marked(page), read_checks(paper)), AGAIN
 
 
 @papers
@@ -63,7 +64,7 @@ def test_a_claim_that_is_not_met_has_a_reason(paper: Paper) -> None:
     """Beside the claim, or in the text of its study."""
     for recorded in (read_recorded(paper, name) for name in paper.studies):
         missed = [each.claim.text for each in recorded.findings if each.verdict in ("partly met", "not met")]
-        given = [each.claim.text for each in recorded.findings if each.claim.why]
+        given = [each.claim.text for each in recorded.findings if each.claim.why or each.claim.irreproducible]
         assert recorded.study.discussion or set(missed) <= set(given), recorded.study.name
 
 
@@ -74,12 +75,13 @@ def test_the_figure_of_a_page_shows_its_record_and_all_others_are_named(paper: P
     expected = {}
     for name in paper.studies:
         recorded = read_recorded(paper, name)
-        for figure in recorded.study.figure:
+        for figure in () if recorded.record is None else recorded.study.figure:
             assert figure.title in page
             if f"{name}-{figure.name}" == paper.figure:
                 expected[f"{paper.figure}.svg"] = figure_content(figure, recorded.results)
-    assert drawn == expected != {}, AGAIN
-    assert f"]({paper.name}/{paper.figure}.svg)" in page
+    assert drawn == expected, AGAIN
+    assert bool(expected) == bool(paper.figure)
+    assert not paper.figure or f"]({paper.name}/{paper.figure}.svg)" in page
 
 
 def test_the_index_counts_what_the_records_give() -> None:
@@ -206,18 +208,19 @@ def test_a_recorded_sweep_is_on_the_page_and_its_repetition_changes_only_times(
 ) -> None:
     text = " ".join((place.pages / "sample.md").read_text(encoding="utf-8").split())
     assert text.startswith("# Sample: ")
-    assert "| Table 1 | [small](#small) | seeds 1 to 2 | 1 not met |" in text
-    assert "| Figure 1 | [later](#later) | not recorded yet | 1 not measured |" in text
+    assert "| Table 1 | [small](#small) | seeds 1 to 2 | 1 not met | none |" in text
+    assert "| Figure 1 | [later](#later) | not recorded yet | 1 not measured | none |" in text
     assert "| Figure 2 | - | needs a satellite |" in text
     assert "**Not recorded yet.** Study: [later](../../playbooks/studies/later.toml), seeds 1 to 2." in text
+    found = r"[\d.]+ ± [\d.]+"
     assert re.search(
-        r"\| degree \| more, Table 1 \| [\d.]+ = [\d.]+ ± [\d.]+ / [\d.]+ ± [\d.]+ \| ≥ 9 \| not met \|", text
+        rf"\| degree \| more, Table 1 \| [\d.]+ \([\d.-]+ to [\d.]+\) = {found} / {found} \| ≥ 9 \| not met \|", text
     )
     assert "- **degree**: There are few nodes." in text and "So it is." in text and "A text." in text
     assert f"**A figure** ![{MEASURES['degree_mean'].label} by random.degree](sample/small-figure-1.svg)" in text
     assert f"{NOT_HERE} - Another figure: {MEASURES['degree_mean'].label} by random.degree. A note." in text
     assert "./trellis sweep small.toml" in text and "with changes that were not committed" in text
-    assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured |" in (place.pages / INDEX_FILE).read_text()
+    assert "[Sample](sample.md) | 1 of 2 | 1 not met, 1 not measured | none |" in (place.pages / INDEX_FILE).read_text()
     first = json.loads((place.pages / "sample" / "small.json").read_bytes())
     assert reproduce(["--record", str(simulate(place, tmp_path / "again"))], place) == 0
     assert f"recorded: {place.pages / 'sample' / 'small.json'}" in capsys.readouterr().out
@@ -233,18 +236,57 @@ def test_the_page_compares_readings_of_the_paper_by_its_numbers(place: Place) ->
     first = SMALL.replace("why =", 'number = "degree"\nreading = "first"\nwhy =')
     (place.studies / "small.toml").write_text(first)
     more = claim.replace("more, Table 1", "ten") + 'number = "size"\nreading = "second"\n'
-    second = first.replace("first", "second").replace('"small"', '"later"').replace("[quick]", more + "[quick]")
+    second = (
+        first.replace("first", "second")
+        .replace('"small"', '"later"')
+        .replace("more, Table 1", "the same")
+        .replace("[quick]", more + "[quick]")
+    )
     (place.studies / "later.toml").write_text(second)
     write_pages(read_papers(place), place)
     page = (place.pages / "sample.md").read_text()
     value = next(line for line in page.splitlines() if line.endswith("| ≥ 9 | not met |")).split(" | ")[2]
     table = [line for line in page[: page.index('<a id="small">')].splitlines() if line.startswith("|")]
-    assert table[-4:] == [
+    assert table[-6:] == [
         "| number | the paper | first | second |",
         "| --- | --- | --- | --- |",
         f"| degree | more, Table 1 | {value}: not met | -: not measured |",
         "| size | ten |  | -: not measured |",
+        "| numbers met |  | 0 of 1 | 0 of 0 |",
+        "| numbers met, at least partly |  | 0 of 1 | 0 of 0 |",
     ]
+
+
+def test_statements_count_once_ours_apart_and_the_chosen_reading_decides(place: Place) -> None:
+    claim = SMALL[SMALL.index("[[claim]]") : SMALL.index("[quick]")]
+    low = claim.replace("at_least = 9", "at_least = -9")
+    same = [each.replace("why =", 'number = "degree"\nwhy =') for each in (claim, low)]
+    read = [each.replace("why =", f'reading = "{name}"\nwhy =') for each, name in zip(same, ("a", "b"), strict=True)]
+    ours = low.replace("why =", "ours = true\nwhy =").replace('"degree"', '"a question of ours"')
+    reported = low.replace("met = { at_least = -9 }", "reported = true")
+    excused = claim.replace("why = ", "irreproducible = ").replace("few nodes", "no such nodes")
+    study = place.studies / "small.toml"
+    study.write_text(SMALL.replace(claim, "\n".join((*read, low, ours, reported, excused))))
+    head, paper = "seeds 1 to 2 |", place.pages / PAPERS_FILE
+
+    def counted() -> str:
+        write_pages(read_papers(place), place)
+        page = (place.pages / "sample.md").read_text()
+        return next(line for line in page.splitlines() if "[small](#small)" in line).partition(head)[2]
+
+    assert counted() == " 1 met, 1 partly met, 1 irreproducible, 1 reported | 1 met |"
+    page = (place.pages / "sample.md").read_text()
+    ours_from = page.index("**Beyond the paper**")
+    assert page.index("**Claims of the paper**") < page.index("not judged | reported |") < ours_from
+    assert page.index("| a question of ours |") > ours_from
+    assert "- **degree**: There are no such nodes." in page
+    assert (
+        "| 1 met, 1 partly met, 1 irreproducible, 1 reported, 1 not measured | 1 met |"
+        in (place.pages / INDEX_FILE).read_text()
+    )
+    paper.write_text(PAPER.replace("parts = [", 'reading = "b"\nreading_text = "We read it as b."\nparts = ['))
+    assert counted() == " 2 met, 1 irreproducible, 1 reported | 1 met |"
+    assert "We read it as b." in (place.pages / "sample.md").read_text()
 
 
 def test_a_changed_number_changes_the_page_and_the_figure(place: Place) -> None:
@@ -285,9 +327,21 @@ def test_results_of_other_code_are_marked_once_the_pages_are_written_again(place
 
 def test_a_record_of_another_grid_is_refused(place: Place) -> None:
     study = place.studies / "small.toml"
-    study.write_text(study.read_text().replace("degree = [1, 2]", "degree = [1, 2, 3]"))
+    study.write_text(study.read_text().replace("hosts = 8", "hosts = 9"))
     with pytest.raises(StaleRecord, match="run the sweep again"):
         write_pages(read_papers(place), place)
+
+
+def test_the_page_says_what_is_not_recorded_of_a_study_that_has_grown(place: Place) -> None:
+    study = place.studies / "small.toml"
+    grown = study.read_text().replace("degree = [1, 2]", "degree = [1, 2, 3]").replace("seeds = 2", "seeds = 5", 1)
+    study.write_text(grown.replace('where = { "random.degree" = 2 }\nover = { "random.degree" = 1 }\n', ""))
+    write_pages(read_papers(place), place)
+    page = " ".join((place.pages / "sample.md").read_text().split())
+    assert "seeds 1 to 2, in part |" in page
+    assert "**Recorded in part**: 2 of 3 points, with seeds 1 to 2; the study has seeds 1 to 5." in page
+    assert "(2 points, 1 without a value)" in page
+    assert json.loads((place.pages / "sample" / "small.json").read_bytes())["claims"][0]["value"] in page
 
 
 def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
@@ -296,7 +350,7 @@ def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
     recorded = place.pages / "sample" / "small.json"
     recorded.rename(place.pages / "sample" / "later.json")
     other = place.studies / "later.toml"
-    other.write_text(other.read_text().replace("degree = [1, 2]", "degree = [1, 2, 3]"))
+    other.write_text(other.read_text().replace("hosts = 8", "hosts = 9"))
     assert reproduce(["--record", str(simulate(place, tmp_path / "x"))], place) == 1
     said = capsys.readouterr()
     assert f"recorded: {recorded}" in said.out

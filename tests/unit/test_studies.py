@@ -143,15 +143,30 @@ FAULTS = {
         CLAIM + 'over_of = "x"\n',
         ": $.claim[0].over_of[0]: 'x' is not among the study's measures",
     ),
-    "claim_unjudged": (None, CLAIM.replace("met =", "partly ="), ": $.claim[0].met: expected either met or same_as"),
-    "claim_same_met": (None, CLAIM + 'same_as = "degree_mean"\n', ": $.claim[0].met: expected either met or same_as"),
+    "claim_unjudged": (None, CLAIM.replace("met =", "partly ="), ": $.claim[0].met: expected either met, same_as or"),
+    "claim_same_met": (None, CLAIM + 'same_as = "degree_mean"\n', ": $.claim[0].met: expected either met, same_as or"),
+    "claim_reported_met": (None, CLAIM + "reported = true\n", ": $.claim[0].met: expected either met, same_as or"),
+    "claim_reported_partly": (
+        None,
+        CLAIM.replace("met =", "partly =") + "reported = true\n",
+        ": $.claim[0].partly: cannot be combined with reported",
+    ),
+    "claim_ours_excused": (
+        None,
+        CLAIM + 'ours = true\nirreproducible = "x"\n',
+        ": $.claim[0].irreproducible: needs a judged claim of the paper",
+    ),
+    "claim_two_reasons": (
+        None,
+        CLAIM + 'why = "x"\nirreproducible = "x"\n',
+        ": $.claim[0].irreproducible: takes the place of why",
+    ),
     "claim_same": (None, SAME + 'same_as = "diameter"\n', ": $.claim[0].same_as[0]: 'diameter' is not among"),
     "claim_same_over": (
         None,
         SAME + 'same_as = "degree_mean"\nover_of = "degree_mean"\n',
         ": $.claim[0].same_as: cannot be combined with others",
     ),
-    "claim_chance": (None, CLAIM + "beyond_chance = true\n", ": $.claim[0].beyond_chance: needs over"),
     "claim_growth": (None, CLAIM + 'growth = { along = "hosts" }\n', ": $.claim[0].growth: no axis is called 'hosts'"),
     "claim_growth_over": (
         None,
@@ -168,8 +183,7 @@ FAULTS = {
         '[[variants]]\nname = "a"\n' + TABLE.replace('"random.degree"', '"variant"') + 'growth_over = "variant"\n[run]',
         ": $.table[0]",
     ),
-    "claim_number": (None, CLAIM + 'number = "n"\n', ": $.claim[0]: number and reading need each other"),
-    "claim_reading": (None, CLAIM + 'reading = "r"\n', ": $.claim[0]: number and reading need each other"),
+    "claim_reading": (None, CLAIM + 'reading = "r"\n', ": $.claim[0]: reading needs number"),
     "claim_twice": (
         None,
         2 * (CLAIM + 'number = "n"\nreading = "r"\n'),

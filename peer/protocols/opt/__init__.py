@@ -6,6 +6,7 @@ Source: docs/protocols/opt.md.
 """
 
 from peer.protocols.description import Composition, Description
+from peer.protocols.opt.contacts import draw_initial_state
 from peer.protocols.opt.overlay import Opt, OptParameters
 from peer.protocols.tman.frames import Profile, TManReply, TManRequest
 
@@ -19,5 +20,6 @@ PROTOCOL = Description(
     ),
     parts={"overlay": Opt},
     parameters=OptParameters,
+    draw_initial_state=draw_initial_state,
     background_frames=(TManRequest, TManReply, Profile),
 )
