@@ -121,7 +121,8 @@ class Scripted:
         self._epoch_offset_ns = epoch_offset_ns()
         self._began_ns = self._setting.clock.now_ns()  # before the start, so that no time of the program is earlier
         self._placing = Placing(self._began_ns, self._epoch_offset_ns)
-        self._program = Program(words, self._setting.environment, self._hear, self._fail)
+        setting = self._setting
+        self._program = Program(words, setting.environment, setting.temporary, self._hear, self._fail)
         self._program.ended.add_done_callback(self._judge_end)
 
     async def await_end(self) -> None:
