@@ -24,6 +24,7 @@ def analyse(
     *,
     packets: bool = False,
     page: bool = True,
+    baseline: Place | None = None,
 ) -> Summary:
     """Compute the results of a run by an executor of its own.
 
@@ -33,6 +34,7 @@ def analyse(
         options: the resources of a cluster's executors.
         packets: see ``analyse_by``.
         page: see ``analyse_by``.
+        baseline: see ``analyse_by``.
 
     Raises:
         RunDirError: see ``analyse_by``.
@@ -40,7 +42,7 @@ def analyse(
     """
     RunDir(run_dir).require_documents()  # before Spark begins
     with begun(master, options) as executor:
-        return analyse_by(executor, run_dir, packets=packets, page=page)
+        return analyse_by(executor, run_dir, packets=packets, page=page, baseline=baseline)
 
 
 @contextmanager
@@ -64,7 +66,9 @@ def rehearse(executor: Executor) -> None:
     _import_modules()  # waits for the thread that imports them
 
 
-def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, page: bool = True) -> Summary:
+def analyse_by(
+    executor: Executor, run_dir: Place, *, packets: bool = False, page: bool = True, baseline: Place | None = None
+) -> Summary:
     """Compute the results of a run beside the older ones, and replace these when all are there.
 
     If this fails or is killed before, the older results stay. Nothing else may analyse the run meanwhile
@@ -75,6 +79,7 @@ def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, pag
         run_dir: a run directory with ``manifest.json``, on this machine or in a store.
         packets: also write the ``packets`` table, one row per captured packet.
         page: also write the report; without it the run has none afterwards.
+        baseline: the directory of the run with which the report compares; None = one that it finds, if any.
 
     Raises:
         RunDirError: the run did not finish (no manifest), a document of it cannot be read, or the workers of a cluster
@@ -88,7 +93,7 @@ def analyse_by(executor: Executor, run_dir: Place, *, packets: bool = False, pag
         if page:
             from metrics.report import report  # matplotlib takes long to import
 
-            report.write(run_dir, made)
+            report.write(run_dir, made, baseline)
     return found
 
 

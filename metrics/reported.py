@@ -1,7 +1,8 @@
 """What the peers of a run report about themselves. What they do not report is absent from tables and results, never 0.
 
 Python peers report everything. Another program that reads and writes lines (``peer.events = "lines"``) reports
-publications and deliveries, and what ``peer.says`` names; Trellis knows none of its frames.
+publications and deliveries, and what ``peer.says`` names; Trellis knows none of its frames. Programs that know nothing
+of Trellis (``peer.events = "none"``) report nothing.
 """
 
 import re
@@ -18,8 +19,9 @@ GRAFT: Final = "graft"
 DUPLICATE: Final = "duplicate"
 _OPENING: Final = "opening"  # which of two neighbours opened a connection
 RELAY: Final = "relay"  # copies at nodes that do not subscribe
+MESSAGE: Final = "message"  # publications and deliveries
 EVERYTHING: Final = frozenset({FRAME, LINK, GRAFT, DUPLICATE, _OPENING, RELAY})
-"""Everything that Python peers report."""
+"""Everything that Python peers report besides messages."""
 
 _NEEDS: Final = {
     FRAME: "control_.*|logical_per_physical_link_on_wire|n_transmissions|n_reached|redundancy"
@@ -30,6 +32,7 @@ _NEEDS: Final = {
     DUPLICATE: "duplicates_per_delivery|copies",
     _OPENING: "opened.*|accepted.*",
     RELAY: "relay_ratio|(node_)?traffic_overhead.*",
+    MESSAGE: "messages_published|deliveries_expected|deliveries_unknown|repeated_deliveries",
 }
 """Columns and measures without a value (as a regular expression), by what must be reported for them."""
 
@@ -39,7 +42,14 @@ Missing = frozenset[str]
 def find_missing(run: RunDir) -> Missing:
     """Return what the peers of a run do not report: keys of ``_NEEDS``."""
     peer: Mapping[str, Any] = run.experiment.get("peer", {})
+    if reports_nothing(run.experiment):
+        return EVERYTHING | {MESSAGE}
     return EVERYTHING - set(peer["says"]) if peer.get("events") == "lines" else frozenset()
+
+
+def reports_nothing(experiment: Mapping[str, Any]) -> bool:
+    """Return whether the programs of a run report nothing, not even messages. ``experiment``: the resolved one."""
+    return bool(experiment.get("peer", {}).get("events") == "none")
 
 
 def name_implementations(experiment: Mapping[str, Any], *, versions: bool = False) -> str:

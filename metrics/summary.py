@@ -29,6 +29,9 @@ from metrics.rundir.files import SUMMARY_FILE
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 
+ABOUT_RUN = frozenset({"documents_unchanged"})
+"""Checks that are about the whole run, whatever else of it can be judged."""
+
 
 def write(run_dir: Place, results: Place | None = None, computed_by: str = "") -> Summary:
     """Judge a run that has its tables, and write its summary.
@@ -90,7 +93,8 @@ def judge(
 
 def find_scope(checks: Sequence[Check]) -> Scope:
     """Return what the verdict is about: a part is judged if all its checks were, except checks that do not apply."""
-    outcomes = {part: {check.outcome for check in checks if check.scope == part} for part in Scope.__struct_fields__}
+    of_parts = [check for check in checks if check.name not in ABOUT_RUN]
+    outcomes = {part: {check.outcome for check in of_parts if check.scope == part} for part in Scope.__struct_fields__}
     states = {
         part: NOT_JUDGED if NOT_JUDGED in found else JUDGED if found & {PASSED, FAILED} else NOT_APPLICABLE
         for part, found in outcomes.items()

@@ -1,4 +1,7 @@
-"""Totals for summary and report of the tables with one row per frame, message or delivery, which these never read.
+"""Totals for summary and report of the tables with one row per frame, message or delivery.
+
+The summary never reads these tables, and the report only rows of single messages (``metrics.report.spread``) and means
+per node, piece by piece.
 
 The tasks that make these tables count the rows (``metrics.tables.message_evidence``, ``metrics.tables.hop_evidence``).
 """

@@ -38,3 +38,18 @@ def spec_file(node: int) -> str:
 def temporary_folder(node: int) -> str:
     """Return the path of the folder for temporary files of a node's programs, in the folder."""
     return f"{TEMPORARY_FOLDER}/{node}"
+
+
+def host_folder(host: str) -> str:
+    """Return the folder of a host's processes, in which they run, in the folder. ``host``: its host name."""
+    return f"hosts/{host}"
+
+
+def output_files(host: str, process: str) -> tuple[str, str]:
+    """Return the paths of a process's standard output and standard error in the folder."""
+    return f"{host_folder(host)}/{process}.stdout", f"{host_folder(host)}/{process}.stderr"
+
+
+def ends_file(host: str) -> str:
+    """Return the path of the file in the folder that says how each process of a host ended."""
+    return f"{host_folder(host)}/processes.jsonl"

@@ -8,7 +8,7 @@ from harness.errors import ExperimentError
 
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that name an experiment and override its keys."""
-    parser.add_argument("file", type=Path, help="the experiment (TOML)")
+    parser.add_argument("file", type=Path, help="the experiment (TOML, or a shadow.yaml)")
     parser.add_argument("--seed", type=int, help="override the file's seed")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
 
@@ -23,10 +23,10 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ExperimentError: the file is invalid, or its run needs more than this machine has.
     """
-    from harness.experiment.document import read_toml
     from harness.experiment.loader import is_study
+    from harness.experiment.shadow import read_document
 
-    studied = is_study(read_toml(arguments.file))
+    studied = is_study(read_document(arguments.file))
     if studied and arguments.seed is not None:
         raise ExperimentError(
             "--seed", f"{arguments.file} is a study with its own seeds; try: --set seeds=[{arguments.seed}]"

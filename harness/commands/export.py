@@ -1,10 +1,14 @@
-"""``trellis export FORM RUN``: write a run's traces in the form of another program."""
+"""``trellis export FORM RUN``: write a run's traces in the form of another program, or an experiment for Shadow."""
 
 import argparse
 from pathlib import Path
 
+from harness.commands.check import add_experiment_arguments
 from metrics.storage import place
 from metrics.trace_forms import FORMS
+
+SHADOW = "shadow"
+"""The form of experiments."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         named.add_argument(
             "--out", type=Path, required=True, metavar="FOLDER", help="write the files to this new folder"
         )
+    shadow = forms.add_parser(SHADOW, help="write an experiment as one of Shadow: shadow.yaml and graph.gml")
+    add_experiment_arguments(shadow)
+    shadow.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="write the files to this new folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,6 +38,9 @@ def run(arguments: argparse.Namespace) -> int:
     from metrics.trace_forms.events import TraceError
     from metrics.trace_forms.exporting import export_run
 
+    if arguments.form == SHADOW:
+        say(f"{arguments.out}: {SHADOW}", *_export_experiment(arguments))
+        return 0
     try:
         left_out = export_run(RunDir(arguments.run), arguments.out, FORMS[arguments.form])
     except TraceError as error:
@@ -41,3 +51,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError(str(error.filename or arguments.out), error.strerror or "cannot be written") from None
     say(f"{arguments.out}: {arguments.form}", *left_out)
     return 0
+
+
+def _export_experiment(arguments: argparse.Namespace) -> list[str]:
+    """Write the files of Shadow, and return what they cannot hold. The run need not fit into this machine."""
+    from harness.experiment.loader import load_experiment
+    from harness.planning import make_plan
+    from harness.planning.shadow import write_shadow
+
+    experiment = load_experiment(arguments.file, arguments.set, arguments.seed)
+    return write_shadow(make_plan(experiment, arguments.file, arguments.set, here=False), arguments.out)

@@ -55,8 +55,11 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield "# the plan"
     first, last = plan.placement[0], plan.placement[-1]
     yield f"nodes        {len(plan.placement)}: {first.wan_ip} to {last.wan_ip}"
+    if processes := plan.experiment.peer.processes:
+        yield f"programs     {len(processes)} processes, which know nothing of Trellis; no messages are published"
     published = sum(1 for action in planned.schedule if isinstance(action, Publish))
-    yield f"messages     {published}"
+    if not processes:
+        yield f"messages     {published}"
     if changes := len(planned.schedule) - published:
         started = sum(1 for spec in planned.overlay.nodes if spec.up)
         yield f"churn        {started} nodes are up at the start; {changes} joins, leaves and other changes follow"
@@ -79,7 +82,8 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield f"open files   {need.open_files} in one process"
     if need.wall_s is not None:
         yield f"wall time    {need.wall_s:.0f} s before the analysis"
-    yield f"links        {need.links_per_node:.1f} per node, on average"
+    if need.links_per_node is not None:
+        yield f"links        {need.links_per_node:.1f} per node, on average"
     if need.frames_per_s is not None:
         yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
     yield ""

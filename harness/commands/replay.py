@@ -1,4 +1,4 @@
-"""``trellis replay``: replay the recorded peers of a run and compare every effect."""
+"""``trellis replay``: show how messages of a run spread, or replay its recorded peers and compare every effect."""
 
 import argparse
 from pathlib import Path
@@ -15,31 +15,73 @@ from peer.runtime.recording import Replay, replay
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", type=local_path, help="directory of a run with peer.record = true")
-    parser.add_argument("--node", type=int, help="replay one node (default: every recorded node)")
+    parser.add_argument(
+        "run", type=local_path, help="directory of an analysed run; without --out, of a run with peer.record = true"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write a page (HTML) that shows how messages spread over the network"
+    )
+    parser.add_argument(
+        "--message",
+        type=int,
+        metavar="ID",
+        help="the message of the page, as in the run's tables (default: those of the slowest deliveries)",
+    )
+    parser.add_argument("--node", type=int, help="without --out: replay one node (default: every recorded node)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Replay one node or every recorded node.
+    """Write the page of messages, or replay one node or every recorded node.
 
     Returns:
-        0 if every effect equals the recorded effect, otherwise 1.
+        0 if the page is written, or every effect equals the recorded effect, otherwise 1.
 
     Raises:
-        ExperimentError: there is no recording, or it cannot be read.
-        RunDirError: the overlay document is missing or damaged.
+        ExperimentError: the run has no such message or no recording, or a file cannot be read or written.
+        RunDirError: a document of the run is missing or damaged, or the run was not analysed.
     """
-    require_plain(arguments.run)
-    overlay = read_document(arguments.run / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
+    if arguments.out is None:
+        if arguments.message is not None:
+            raise ExperimentError("--message", "is written into a page; name it with --out FILE.html")
+        return _compare(arguments.run, arguments.node)
+    if arguments.node is not None:
+        raise ExperimentError("--node", "replays a recorded peer; leave it out to write a page with --out")
+    _write_page(arguments.run, arguments.message, arguments.out)
+    return 0
+
+
+def _write_page(run_dir: Path, message_id: int | None, out: Path) -> None:
+    from metrics.report.replay import choose_messages, render_replay
+    from metrics.report.run import Run
+    from metrics.report.spread import find_slowest, read_spreads
+
+    analysed = Run(run_dir)
+    reasons = choose_messages(analysed, find_slowest(analysed)) if message_id is None else {}
+    wanted = [*reasons] if message_id is None else [message_id]
+    spreads = read_spreads(analysed, wanted)
+    if not spreads:
+        what = "no message was delivered" if message_id is None else f"{run_dir} has no message {message_id}"
+        raise ExperimentError("--message", f"{what}; the column message_id of the table messages has all numbers")
+    try:
+        out.write_text(render_replay(analysed, spreads, reasons), encoding="utf-8")
+    except OSError as error:
+        raise ExperimentError(str(out), error.strerror or str(error)) from None
+    say(f"written: {out}")
+
+
+def _compare(run_dir: Path, node: int | None) -> int:
+    """Replay one recorded node, or all of them, and return 1 if an effect differs."""
+    require_plain(run_dir)
+    overlay = read_document(run_dir / OVERLAY_FILE, msgspec.json.Decoder(OverlayDocument).decode)
     specs = {spec.node: spec for spec in overlay.nodes}
-    nodes = sorted(specs) if arguments.node is None else [arguments.node]
-    recorded = [node for node in nodes if (arguments.run / record_file(node)).exists()]
+    nodes = sorted(specs) if node is None else [node]
+    recorded = [each for each in nodes if (run_dir / record_file(each)).exists()]
     if not recorded:
-        what = "recording" if arguments.node is None else f"recording of node {arguments.node}"
-        raise ExperimentError(str(arguments.run), f"no {what}; run the experiment with --set peer.record=true")
-    outcomes = {node: _replay(arguments.run, specs[node]) for node in recorded}
-    for node, outcome in outcomes.items():
-        say(_sentence(node, outcome))
+        what = "recording" if node is None else f"recording of node {node}"
+        raise ExperimentError(str(run_dir), f"no {what}; run the experiment with --set peer.record=true")
+    outcomes = {each: _replay(run_dir, specs[each]) for each in recorded}
+    for each, outcome in outcomes.items():
+        say(_sentence(each, outcome))
     return 1 if any(outcome.difference for outcome in outcomes.values()) else 0
 
 

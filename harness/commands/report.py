@@ -3,12 +3,20 @@
 import argparse
 
 from harness.stages.analysis import add_master_arguments
-from metrics.storage import place
+from metrics.storage import local_path, place
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run_dir", type=place, metavar="RUN", help="directory of a finished run, or its URI (s3://...)")
+    parser.add_argument(
+        "--baseline",
+        type=local_path,
+        metavar="RUN",
+        help="show the numbers of this analysed run beside the report's (default: the last run of another protocol, in "
+        "the folder of RUN, with the same experiment file and testbed)",
+    )
     add_master_arguments(parser)
+    parser.add_argument("--all", action="store_true", help="print all headline numbers, not only ten")
     parser.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
@@ -18,6 +26,6 @@ def run(arguments: argparse.Namespace) -> int:
     from harness.stages.analysis import EXIT_CODES, analyse, executor_options, remark_on_java
 
     remark_on_java(arguments.master)
-    summary = analyse(arguments.run_dir, arguments.master, executor_options(arguments))
-    print_outcome(arguments.run_dir, summary, as_json=arguments.json)
+    summary = analyse(arguments.run_dir, arguments.master, executor_options(arguments), arguments.baseline)
+    print_outcome(arguments.run_dir, summary, as_json=arguments.json, all_numbers=arguments.all)
     return EXIT_CODES[summary.verdict]

@@ -55,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--out", type=local_path, metavar="DIR", help="the run directory; it must not exist")
     add_master_arguments(parser)
+    parser.add_argument("--all", action="store_true", help="print all headline numbers, not only ten")
     parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line per run")
 
 
@@ -91,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
                     return status  # the running stage has printed the reason
                 with step("tables and report"):
                     summary = analysis.finish()
-            print_outcome(run_dir, summary, as_json=arguments.json)
+            print_outcome(run_dir, summary, as_json=arguments.json, all_numbers=arguments.all)
             attempt = next_attempt(run_dir, summary)
             if attempt.attempt > 1 + arguments.retry_host_stalls or not is_spoiled_by_host(summary):
                 break
@@ -221,8 +222,15 @@ def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
         raise
 
 
-def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
-    """Print the verdict, its reasons, the headline figures and the path of the report."""
+def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool, all_numbers: bool = False) -> None:
+    """Print the verdict, its reasons, headline numbers and the path of the report.
+
+    Args:
+        run_dir: the run.
+        summary: its summary.
+        as_json: print the summary as JSON instead, which has all numbers.
+        all_numbers: print all headline numbers instead of those of ``FIRST_NUMBERS``.
+    """
     if as_json:
         say_json({"run_dir": str(run_dir), **msgspec.to_builtins(summary)})
         return
@@ -233,7 +241,13 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool) -> None:
         said += [f"machine: {machine}"]
     said += [f"verdict: {summary.verdict} ({describe_scope(summary.scope)})"]
     said += [f"  - {reason}" for reason in summary.reasons]
-    said += [f"{name:>32}  {_number(value)}" for name, value in summary.headline.items() if value is not None]
+    from metrics.measures.registry import FIRST_NUMBERS
+
+    known = {name: value for name, value in summary.headline.items() if value is not None}
+    shown = [name for name in (known if all_numbers else FIRST_NUMBERS) if name in known]
+    said += [f"{name:>32}  {_number(known[name])}" for name in shown]
+    if len(shown) < len(known):
+        said += [f"{len(known) - len(shown)} more numbers: --all, or the report"]
     if summary.computed_by:
         said += [f"tables: computed {summary.computed_by}"]
     say(*said, f"report: {RunDir(run_dir).results / REPORT_PAGE}")

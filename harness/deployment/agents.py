@@ -1,26 +1,33 @@
 """The specifications of the agents: the plan's peers by machine and namespace."""
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 
 from msgspec import Struct
 
 from harness.experiment.form import Experiment
 from harness.experiment.implementations import assign_programs
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
+from harness.experiment.sections.peer import ProcessSpec
 from harness.planning.plan import Plan
 from metrics.rundir import Timeline
 from metrics.rundir.files import exits_file
 from peer.files import EXITS_FILE, log_file, record_file, trace_file
 from peer.instances.spec import AgentSpec, PeerPlace, ProgramSpec
+from peer.instances.spec import ProcessSpec as PeerProcess
 
 DRAIN_S = 1.0
 """Time from the peers' quiescing to their exit, in which the last frames arrive."""
 
 LEASE_MARGIN_S = 120.0
 """Time after the expected end of a run after which an agent without a command ends by itself."""
+
+FIRST_PROCESS = 1000
+"""The number of the first process of a host, as in Shadow."""
 
 
 class Site(Struct, frozen=True):
@@ -63,9 +70,15 @@ def nodes_by_machine(sites: Iterable[Site]) -> dict[str, list[int]]:
     return found
 
 
-def files_of(machine: str, nodes: Iterable[int]) -> dict[str, str]:
-    """Return the files that a machine's peers and agent may write in its folder -> their paths in the run directory."""
-    names = [file(node) for node in nodes for file in (trace_file, log_file, record_file)]
+def files_of(machine: str, nodes: Iterable[int], others: Iterable[str] = ()) -> dict[str, str]:
+    """Return the files that a machine's peers and agent may write in its folder -> their paths in the run directory.
+
+    Args:
+        machine: its name.
+        nodes: the nodes whose peers it runs.
+        others: more files of the peers, with the same paths in both.
+    """
+    names = [*(file(node) for node in nodes for file in (trace_file, log_file, record_file)), *others]
     return {**{name: name for name in names}, EXITS_FILE: exits_file(machine)}
 
 
@@ -117,7 +130,30 @@ def _agent_spec(
         programs=tuple(ProgramSpec(program.command, program.says) for program in experiment.peer.programs),
         assigned=assign_programs(experiment.peer, len(addresses), experiment.seed),
         connect=experiment.peer.connect,
+        processes=tuple(describe_processes(experiment.peer.processes)),
         names=names,
         expected_final_state=experiment.peer.expected_final_state,
         agent_metrics=agent_metrics if metrics else None,
     )
+
+
+def describe_processes(processes: Sequence[ProcessSpec]) -> Iterator[PeerProcess]:
+    """Yield the processes as peers know them, each with the name of its output files: its program and a number.
+
+    As in Shadow, the processes of a host have the numbers 1000, 1001, ... in the order in which they are started.
+    """
+    started = sorted(enumerate(processes), key=lambda each: (each[1].node, each[1].start_s, each[0]))
+    numbers: Counter[int] = Counter()
+    for _, process in started:
+        number = FIRST_PROCESS + numbers[process.node]
+        numbers[process.node] += 1
+        yield PeerProcess(
+            node=process.node,
+            name=f"{Path(process.command[0]).name}.{number}",
+            command=process.command,
+            environment=process.environment,
+            start_ns=round(process.start_s * 1e9),
+            shutdown_ns=None if process.shutdown_s is None else round(process.shutdown_s * 1e9),
+            shutdown_signal=process.shutdown_signal,
+            expected=process.expected,
+        )

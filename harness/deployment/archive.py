@@ -137,6 +137,7 @@ def move_files(folder: Path, names: Mapping[str, str], destination: Path) -> Non
     """
     for name, new_name in names.items():
         source, target = folder / name, destination / new_name
-        if source.is_file() and not (source.is_symlink() or source.parent.is_symlink()):
+        within = [source, *(folder / parent for parent in Path(name).parents if parent.name)]
+        if source.is_file() and not any(path.is_symlink() for path in within):
             target.parent.mkdir(parents=True, exist_ok=True)
             source.replace(target)

@@ -25,6 +25,7 @@ from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE
 from peer.instances.spec import AgentSpec
+from peer.runtime.processes import collected_files
 
 Result = TypeVar("Result")
 
@@ -95,6 +96,7 @@ class Deployment:
         self.clocks: dict[str, ClockOffset] = {}
         self.sessions = {machine.name: MachineSession(machine, token) for machine in machines}
         self.call_s: dict[str, float] = {}
+        self._outputs: dict[str, list[str]] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -127,6 +129,7 @@ class Deployment:
 
     def push(self, specs: Mapping[str, AgentSpec], overlay: bytes, schedule: bytes) -> None:
         """Make the run's folder on every machine and write the agent's files into it."""
+        self._outputs = {name: list(collected_files(spec)) for name, spec in specs.items()}
 
         def push_one(session: MachineSession) -> None:
             session.make_folder(held=self._held)
@@ -249,7 +252,7 @@ class Deployment:
         machine = session.machine
         if machine.work_here:
             folder = Path(machine.work_here) / session.work.relative_to(machine.work)
-            move_files(folder, files_of(machine.name, nodes.get(machine.name, ())), run_dir)
+            move_files(folder, self._files_of(machine.name, nodes), run_dir)
         else:
             self._fetch(session, run_dir, nodes)
 
@@ -257,7 +260,10 @@ class Deployment:
         destination.mkdir(parents=True, exist_ok=True)
         name = session.machine.name
         budget_bytes = shutil.disk_usage(destination).free // 2 // len(self.sessions)
-        session.fetch(files_of(name, nodes.get(name, ())), destination, budget_bytes)
+        session.fetch(self._files_of(name, nodes), destination, budget_bytes)
+
+    def _files_of(self, name: str, nodes: Mapping[str, Collection[int]]) -> dict[str, str]:
+        return files_of(name, nodes.get(name, ()), self._outputs.get(name, ()))
 
     def _write_clocks(self, path: Path) -> None:
         try:

@@ -87,6 +87,21 @@ def read_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
         raise ExperimentError(place, f"{problem[:1].lower()}{problem[1:]}{hint}") from None
     except ValueError as error:
         raise ExperimentError(str(path), str(error)) from None
+    apply_overrides(document, path, overrides)
+    return document
+
+
+def apply_overrides(document: dict[str, Any], path: Path, overrides: Sequence[str]) -> None:
+    """Apply the ``key=value`` overrides of the command line to a document.
+
+    Args:
+        document: it is changed.
+        path: its file, for errors.
+        overrides: with dotted keys.
+
+    Raises:
+        ExperimentError: an override is not an assignment, or a value of the document can be used by nothing.
+    """
     for override in overrides:
         try:
             _assign(document, override)
@@ -94,7 +109,6 @@ def read_toml(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
             raise ExperimentError(_describe_override(override), error.problem) from None
     with naming_origin(path, overrides):
         _refuse_unusable(document)
-    return document
 
 
 def _value_in(text: str, line: int) -> str:

@@ -266,8 +266,8 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
 
     The sections of other protocols, adversaries and underlays are left out, but for a protocol whose overlay the
     protocol uses: they have no effect, and so a plan's hash does not depend on which others there are. So are
-    ``expressions`` if messages have none, ``faults`` if there are none, ``groups`` if nothing names them, and the keys
-    of ``OPTIONAL`` that are as usual.
+    ``expressions`` if messages have none, ``faults`` if there are none, ``groups`` if nothing names them, the keys of
+    ``OPTIONAL`` that are as usual, and ``peer.processes`` if there are none.
     """
     protocol = PROTOCOLS[experiment.protocol]
     used = (protocol.name, protocol.composition.overlay["name"], experiment.adversary.kind, experiment.underlay.kind)
@@ -281,4 +281,6 @@ def resolve(experiment: Experiment) -> dict[str, Any]:
     found["underlay"] = {
         name: value for name, value in found["underlay"].items() if name not in OPTIONAL or value != usual[name]
     }
+    if not experiment.peer.processes:
+        del found["peer"]["processes"]
     return found

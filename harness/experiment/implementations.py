@@ -159,6 +159,8 @@ def with_programs(peer: PeerSpec, folder: Path) -> PeerSpec:
     Raises:
         ExperimentError: a key contradicts them, or one of them is not on this machine.
     """
+    if peer.processes:
+        return _with_processes(peer)
     mix = peer.mix or ((MixSpec(peer.implementation, share=1.0),) if peer.implementation else ())
     if not mix:
         if peer.programs:
@@ -176,6 +178,19 @@ def with_programs(peer: PeerSpec, folder: Path) -> PeerSpec:
     return structs.replace(
         peer, programs=programs, command=programs[0].command, events="lines", says=tuple(common), **means
     )
+
+
+def _with_processes(peer: PeerSpec) -> PeerSpec:
+    """Fill in what processes set: the command stands for all of them.
+
+    Raises:
+        ExperimentError: another key names a program, too.
+    """
+    default = PeerSpec()
+    for key in ("command", "events", "says", "implementation", "mix", "programs"):
+        if getattr(peer, key) != getattr(default, key):
+            raise ExperimentError(f"$.peer.{key}", "peer.processes says what is run")
+    return structs.replace(peer, command=peer.processes[0].command, events="none")
 
 
 def _refuse_contradictions(peer: PeerSpec) -> None:

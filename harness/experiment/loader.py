@@ -1,6 +1,7 @@
 """Reads experiment files. Every error is one line with the file and the place in it."""
 
 import re
+import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -10,7 +11,7 @@ from msgspec import structs
 
 from harness.errors import ExperimentError
 from harness.experiment.abilities import refusals
-from harness.experiment.document import naming_origin, place_of, read_toml
+from harness.experiment.document import naming_origin, place_of
 from harness.experiment.faults import fault_rules
 from harness.experiment.form import Experiment, section_of
 from harness.experiment.hints import absence, same_meaning, suggest
@@ -18,6 +19,7 @@ from harness.experiment.implementations import with_programs
 from harness.experiment.links import link_rules
 from harness.experiment.sections.peer import PeerSpec
 from harness.experiment.sections.underlay import UnderlaySpec
+from harness.experiment.shadow import read_document
 from harness.experiment.wording import (
     all_places,
     describe_type,
@@ -50,14 +52,14 @@ def load_experiment(path: Path, overrides: Sequence[str] = (), seed: int | None 
     """Read an experiment file and apply the command line's overrides.
 
     Args:
-        path: the TOML file.
+        path: the TOML file, or a ``shadow.yaml``.
         overrides: ``key=value`` with a dotted key; the value in TOML's syntax, or a bare word.
         seed: overrides the file and the overrides.
 
     Raises:
         ExperimentError: the file or its experiment is invalid.
     """
-    document = read_toml(path, overrides)
+    document = read_document(path, overrides)
     if is_study(document):
         raise ExperimentError(str(path), f"a study, not an experiment; try: trellis sweep {path}")
     if seed is not None:
@@ -138,6 +140,7 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         '"running" needs peer.command: Python peers exit after the stop',
     )
     yield from _program_rules(experiment)
+    yield from _process_rules(experiment)
     yield from _interest_rules(experiment)
     yield from _expression_rules(experiment)
     yield from _churn_rules(experiment)
@@ -259,6 +262,37 @@ def _program_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     yield expressions, "$.expressions.kind", 'expected "none": programs publish to topics'
 
 
+def _process_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
+    """Yield the rules for processes of programs that know nothing of Trellis."""
+    peer, workload = experiment.peer, experiment.workload
+    if peer.events != "none":
+        return
+    yield not peer.processes, "$.peer.processes", 'missing: events = "none" needs it'
+    lack = find_lack(experiment.testbed, "shape") or find_lack(experiment.testbed, "processes")
+    yield lack is not None, "$.testbed", f"processes need a network and hosts that Trellis makes: {lack}"
+    why = "the programs know nothing of Trellis"
+    slowed = f"expected 1: {why}, so their own timers are not slowed down"
+    yield experiment.time_dilation != 1, "$.time_dilation", slowed
+    yield experiment.churn.kind != "none" or experiment.churn.flash_ratio > 0, "$.churn", f"not possible: {why}"
+    yield experiment.adversary.kind != "none", "$.adversary.kind", f"not possible: {why}"
+    yield experiment.expressions.kind != "none", "$.expressions.kind", f"not possible: {why}"
+    yield peer.record, "$.peer.record", "only events of Python peers can be recorded"
+    yield peer.expected_final_state != "exited", "$.peer.expected_final_state", "each process has its own (expected)"
+    end_s = workload.duration_s + workload.cooldown_s
+    for number, process in enumerate(peer.processes):
+        place = f"$.peer.processes[{number}]"
+        yield process.start_s >= end_s, f"{place}.start_s", f"expected less than the {end_s:g} s of the run"
+        shutdown_s = process.shutdown_s
+        if shutdown_s is not None:
+            problem = f"expected more than start_s = {process.start_s:g} and less than the {end_s:g} s of the run"
+            yield not process.start_s < shutdown_s < end_s, f"{place}.shutdown_s", problem
+        named = {"shutdown_signal": process.shutdown_signal, "expected": process.expected}
+        for key, text in named.items():
+            word = text.rpartition(" ")[2]
+            unknown = word.startswith("SIG") and word not in signal.Signals.__members__
+            yield unknown, f"{place}.{key}", f"there is no signal {word}"
+
+
 def _adversary_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     adversary, topics = experiment.adversary, experiment.workload.topics
     unknown = [topic for topic in adversary.victim_topics if topic >= topics]
@@ -273,6 +307,9 @@ def _host_rules(experiment: Experiment, hosts: int) -> Iterator[tuple[bool, str,
     topics, is_graph = experiment.workload.topics, experiment.interests.kind == "follower-graph"
     problem = f"expected {hosts} as there are hosts, since every user is a node and a topic, got {topics}"
     yield is_graph and topics != hosts, "$.workload.topics", problem
+    for number, process in enumerate(experiment.peer.processes):
+        problem = f"expected a node from 0 to {hosts - 1}, got {process.node}"
+        yield process.node >= hosts, f"$.peer.processes[{number}].node", problem
     protocol = PROTOCOLS[experiment.protocol]
     if protocol.check is not None:
         try:

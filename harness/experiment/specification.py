@@ -76,6 +76,7 @@ has left now. Frames per second are predicted but not limited: the verdict check
 
 - processes = hosts x `HOST_PROCESSES` + `SUPPORT_PROCESSES`, with hosts x `CRASHING_PROCESSES` more if nodes crash
 - memory = `SUPPORT_MIB` + hosts x `PEER_MIB` + hosts^2 x `PAIR_BYTES`
+- each of `peer.processes`: one process more, and `peer.memory_mib` more memory
 - open files in the busiest process = hosts x `HOST_FILES` + `SUPPORT_FILES`
 - a simulated run: one process; memory = `SIMULATOR_MIB` + hosts x `SIMULATED_NODE_MIB` + hosts^2 x
   (`SIMULATED_PAIR_BYTES` + `SIMULATED_EXTRA_BYTES` with jitter and again with loss); open files = hosts +

@@ -6,9 +6,10 @@ import msgspec
 
 from harness.errors import ExperimentError
 from harness.experiment.form import resolve
+from harness.experiment.shadow import is_shadow
 from harness.planning.plan import Plan, PlannedRun
 from metrics.rundir import read_document
-from metrics.rundir.files import CHANGES_FILE, EXPERIMENT_FILE, PLAN_FILE, UNDERLAY_FILE
+from metrics.rundir.files import CHANGES_FILE, EXPERIMENT_FILE, PLAN_FILE, SHADOW_FILE, UNDERLAY_FILE
 from metrics.rundir.hashes import digest, indented
 from peer.core.schedule import decode_schedule, encode_schedule
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE
@@ -26,7 +27,7 @@ def write_plan(planned: PlannedRun, run_dir: Path) -> None:
         ExperimentError: the directory already has a plan, or cannot be written.
     """
     documents = {
-        EXPERIMENT_FILE: [planned.source.read_bytes()],
+        (SHADOW_FILE if is_shadow(planned.source) else EXPERIMENT_FILE): [planned.source.read_bytes()],
         PLAN_FILE: [encode_plan(planned.plan)],
         UNDERLAY_FILE: planned.underlay.to_json(),
         OVERLAY_FILE: [encode_overlay(planned.overlay)],

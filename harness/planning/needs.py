@@ -90,12 +90,13 @@ def estimate_needs(experiment: Experiment, hosts: int) -> Needs:
 
 
 def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
-    """Return the needs of a run with a process per peer."""
+    """Return the needs of a run with a process per peer, and the processes that peers start."""
+    own = experiment.peer.processes
+    programs_mib = (len(own) if own else hosts) * experiment.peer.memory_mib
+    per_host = HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES
     capacity = Capacity(
-        processes=hosts * (HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES) + SUPPORT_PROCESSES,
-        memory_mib=round(
-            SUPPORT_MIB + hosts * (PEER_MIB + experiment.peer.memory_mib) + hosts**2 * PAIR_BYTES / 2**20, 1
-        ),
+        processes=hosts * per_host + len(own) + SUPPORT_PROCESSES,
+        memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + programs_mib + hosts**2 * PAIR_BYTES / 2**20, 1),
         open_files=needed_files(hosts),
     )
     return Needs(capacity, _wall_s(experiment, hosts), experiment.time_dilation)

@@ -17,8 +17,9 @@ from topologies.timeline import Change
 class Prediction(Struct, frozen=True):
     """What the run needs. ``plan`` refuses a run that needs more than this machine has.
 
-    ``links_per_node``: mean number of physical links. ``frames_per_s``: data frames; None if the dissemination has no
-    prediction model. ``wall_s``: None for a simulated run, which takes as long as its events take.
+    ``links_per_node``: mean number of physical links; None if the programs say nothing of what they do.
+    ``frames_per_s``: data frames; None if the dissemination has no prediction model. ``wall_s``: None for a simulated
+    run, which takes as long as its events take.
 
     Seconds are real: with time dilation k, ``wall_s`` has the workload k times and ``frames_per_s`` a k-th of the rate.
     """
@@ -27,7 +28,7 @@ class Prediction(Struct, frozen=True):
     memory_mib: float
     open_files: int
     wall_s: float | None
-    links_per_node: float
+    links_per_node: float | None
     frames_per_s: float | None
 
 

@@ -7,6 +7,8 @@ which all nodes are up.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
 from harness.machine.capacity import this_machine
@@ -49,16 +51,23 @@ MAX_DRAWS = 2_000_000_000
 def predict(experiment: Experiment, underlay: Underlay, interests: Interests, schedule: Sequence[Action]) -> Prediction:
     """Predict what the run needs, on any machine."""
     needs = estimate_needs(experiment, underlay.size)
+    prediction = Prediction(
+        processes=int(needs.capacity.processes),
+        memory_mib=needs.capacity.memory_mib,
+        open_files=int(needs.capacity.open_files),
+        wall_s=needs.wall_s,
+        links_per_node=None,
+        frames_per_s=None,
+    )
+    if experiment.peer.events == "none":
+        return prediction  # it is not known what the programs do
     published = [action for action in schedule if isinstance(action, Publish)]
     parts = choose_parts(experiment)
     model = model_overlay(parts, interests, experiment.seed)
     copies = expected_copies(parts.dissemination, model, interests, published, experiment.seed)
     rate = experiment.workload.publish_rate_per_s / needs.dilation
-    return Prediction(
-        processes=int(needs.capacity.processes),
-        memory_mib=needs.capacity.memory_mib,
-        open_files=int(needs.capacity.open_files),
-        wall_s=needs.wall_s,
+    return replace(
+        prediction,
         links_per_node=round(model.degree, 1),
         frames_per_s=None if copies is None else round(copies * rate, 1),
     )

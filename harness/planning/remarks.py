@@ -5,20 +5,40 @@ from math import ceil, log
 
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
+from harness.experiment.shadow import shadow_remarks
 from harness.planning.plan import PlannedRun
 from harness.testbeds.registry import find_lack
 from metrics.degenerate import find_degeneracies
 from peer.protocols.registry import PROTOCOLS
 from topologies.bottlenecks import Bottlenecks
 
+CARRIED_MBIT = 600.0
+"""What the userspace data plane carried in one TCP flow, on a virtual machine with two processors
+(docs/benchmarks.md)."""
+
 
 def remarks_on(planned: PlannedRun) -> Iterator[str]:
     """Yield a sentence for every key that has no effect, and for everything that leaves little to observe."""
     experiment = planned.plan.experiment
+    yield from shadow_remarks(planned.source)
     yield from ignored_keys(experiment)
+    if experiment.peer.events == "none":
+        yield from _fast_hosts(planned)
+        return
     yield from find_degeneracies(resolve(experiment), planned.plan.prediction.links_per_node)
     yield from _forgotten_messages(planned)
     yield from _unused_rates(planned)
+
+
+def _fast_hosts(planned: PlannedRun) -> Iterator[str]:
+    """Yield a sentence if hosts may send more than the data plane has carried: it is not known what programs send."""
+    rate_mbit = planned.underlay.rate_mbit
+    fast = int(((rate_mbit == 0) | (rate_mbit > CARRIED_MBIT)).any(axis=0).sum())
+    if fast and planned.plan.experiment.plane == "userspace":
+        yield (
+            f"{fast:,} of {planned.underlay.size:,} hosts may send or receive more than the {CARRIED_MBIT:g} Mbit/s "
+            "that the data plane carried in a flow (docs/benchmarks.md): a run in which a program does so is invalid"
+        )
 
 
 def _unused_rates(planned: PlannedRun) -> Iterator[str]:
@@ -38,7 +58,8 @@ def _forgotten_messages(planned: PlannedRun) -> Iterator[str]:
     if protocol.forgetting is None:
         return
     forgetting = protocol.forgetting(section_of(experiment, protocol.name))
-    hops = ceil(log(planned.underlay.size) / log(max(2.0, planned.plan.prediction.links_per_node)))
+    links = planned.plan.prediction.links_per_node or 0.0
+    hops = ceil(log(planned.underlay.size) / log(max(2.0, links)))
     path_s = hops * float(planned.underlay.delay_ms.max()) / 1000 + forgetting.held_s
     if forgetting.after_s < path_s:
         yield (

@@ -130,13 +130,16 @@ class UnreadableRunError(AnalysisError):
     exit_code = 2
 
 
-def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions = DEFAULTS) -> Summary:
+def analyse(
+    run_dir: Place, master: str | None = None, options: ExecutorOptions = DEFAULTS, baseline: Path | None = None
+) -> Summary:
     """Compute a finished run's tables, write its report and return its summary.
 
     Args:
         run_dir: the run. The analysis of one in a store runs in this process, and has no log.
         master: ``here`` (one process) or a Spark master; None = Spark on this machine, if it has Java.
         options: of a cluster's executors.
+        baseline: the analysed run with which the report compares; None = one that it finds, if any.
 
     Raises:
         RunDirError: the run did not finish, or cannot be read.
@@ -146,11 +149,15 @@ def analyse(run_dir: Place, master: str | None = None, options: ExecutorOptions 
     """
     run = RunDir(run_dir)
     run.require_documents()
+    if baseline is not None:
+        _ = RunDir(baseline).summary
     if isinstance(run_dir, StorePath):
         from metrics.analysis import analyse as analyse_here
 
-        return analyse_here(run_dir, master, options)
-    run_spark(__name__, run_dir, ANALYSIS_LOG, master, given=[as_word(options)])
+        return analyse_here(run_dir, master, options, baseline=baseline)
+    compared = [] if baseline is None else [baseline.absolute()]
+    given = [as_word(options), *(f"--baseline={each}" for each in compared)]
+    run_spark(__name__, run_dir, ANALYSIS_LOG, master, keep=compared, given=given)
     return run.summary
 
 
@@ -251,11 +258,12 @@ def main() -> None:
     parser.add_argument("run_dir", type=Path)
     parser.add_argument("--master")
     parser.add_argument("--options", type=Decoder(ExecutorOptions).decode, default=DEFAULTS)
+    parser.add_argument("--baseline", type=Path)
     parser.add_argument("--stopped", type=int, help="descriptor of ``await_run``")
     given = parser.parse_args()
     try:
         if given.stopped is None:
-            analyse(given.run_dir, given.master, given.options)
+            analyse(given.run_dir, given.master, given.options, baseline=given.baseline)
         else:
             with begun(given.master, given.options) as executor:
                 rehearse(executor)

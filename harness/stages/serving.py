@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from harness.stages.prometheus import LOOPBACK, Prometheus
+from metrics.report.script import script_source
 from metrics.rundir.files import REPORT_FOLDER
 
 NAMES: Final = (LOOPBACK, "localhost", "[::1]")
@@ -31,8 +32,8 @@ _ASKED = ("Accept", "Content-Type", "If-None-Match", "If-Modified-Since")
 _ANSWERED = ("Content-Type", "Location", "Cache-Control", "ETag", "Last-Modified")
 """The headers that are passed on."""
 
-_NO_SCRIPTS = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; script-src 'none'"
-"""Reports have no scripts; the page of a run that somebody else made may have."""
+_ONLY_OURS = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; script-src {}"
+"""The replay has a script, which is ours; the pages of a run that somebody else made may have others."""
 
 
 class Gate:
@@ -104,7 +105,7 @@ class _RunHandler(_Guarded, SimpleHTTPRequestHandler):
         return str(found) if inside == root or root in inside.parents else str(root / "outside")
 
     def end_headers(self) -> None:
-        self.send_header("Content-Security-Policy", _NO_SCRIPTS)
+        self.send_header("Content-Security-Policy", _ONLY_OURS.format(script_source()))
         super().end_headers()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from msgspec import field
 
-from metrics.facts.groups import GroupMessage
+from metrics.facts.groups import GroupMessage, count_expressions
 from metrics.measures.groups import GroupMessages, Newcomers
 from metrics.measures.measure import Values
 from metrics.measures.steiner import MOST_HOSTS, Matrix, shortest_paths
@@ -51,7 +51,7 @@ class WatchedMessage(GroupMessage):
         if event.event == "relay":
             self.relay(1 << event.node)
         elif event.event == "deliver":
-            self.deliver(event.node, lambda: find_members(self.expression, subscribers))
+            self.deliver(event.node, subscribers)
 
 
 def sum_up_groups(
@@ -91,11 +91,12 @@ def count_newcomers(messages: Sequence[WatchedMessage]) -> Newcomers:
 
 def _count_expressions(messages: Sequence[WatchedMessage]) -> Values:
     """Return for each link that carried copies the number of their different expressions."""
-    links: dict[str, list[Values]] = {}
-    for message in messages:
-        links.setdefault(message.expression, []).append(np.array(message.links, np.int64))
-    used = [np.unique(np.concatenate(parts)) for parts in links.values()]
-    return np.unique(np.concatenate(used), return_counts=True)[1] if used else np.empty(0, np.int64)
+    texts: dict[str, int] = {}
+    expression = np.array([texts.setdefault(message.expression, len(texts)) for message in messages], np.int64)
+    copies = np.array([len(message.links) for message in messages], np.int64)
+    carried = np.array([link for message in messages for link in message.links], np.int64)
+    links, link = np.unique(carried, return_inverse=True)
+    return count_expressions(link, np.repeat(expression, copies), len(links))
 
 
 def measure_paths(delay_ns: Delay, hosts: int) -> Matrix | None:

@@ -11,12 +11,13 @@ from msgspec import Struct
 
 from harness.studies.carried import CarriedMessage
 from harness.studies.groups import Delay, WatchedMessage
-from metrics.facts.groups import Rate, count_sets, predict
+from metrics.facts.disclosures import Conclusions
+from metrics.facts.groups import Rate
+from metrics.facts.population import CHANGES, TracedPopulation
 from metrics.measures.deliveries import Deliveries, TopicDeliveries
 from metrics.measures.groups import NEWCOMER_S
 from metrics.measures.measure import Values
-from peer.core.addressing.keywords import find_members
-from peer.core.bitset import Bitset, bitset
+from peer.core.bitset import Bitset
 from peer.core.contract import Message, MessageId, NodeId, TopicId
 from peer.core.schedule import Population
 from peer.trace import JOINED, TraceEvent
@@ -119,12 +120,11 @@ class Watch:
 
     Attributes:
         changed_ns: when a logical link last began or ended.
-        joined_ns: when each node last joined during the run.
+        population: the nodes that are up now, with their topics.
         changes: joins, leaves and crashes of honest nodes so far.
         batches: the batches in order of publication, those without messages left out.
         scores: scores of the neighbours that honest nodes kept, by epoch.
-        concluded: conclusions of asking adversaries so far: asker -> topic -> nodes.
-        ever: every topic's subscribers so far, including former ones.
+        conclusions: what adversaries that ask have concluded so far.
     """
 
     frames = False
@@ -145,29 +145,23 @@ class Watch:
         carries: bool = False,
     ) -> None:
         self.changed_ns = 0
-        self.joined_ns: dict[NodeId, int] = {}
+        self.population = TracedPopulation(population.interests, settle_ns)
         self.changes = 0
         self.batches: list[Batch] = []
         self.scores: dict[int, list[float]] = {}
         self._adversaries = adversaries
         self._batch_messages = batch_messages
         self._skip_messages = skip_messages
-        self._settle_ns = settle_ns
-        self._settling: Bitset = 0  # nodes that have joined, until they are settled
-        self._joins: deque[tuple[int, NodeId]] = deque()  # their joins, the oldest first
         self._window_ns = window_ns
         self._zero_ns = zero_ns
         self._expressions = expressions
         self._delay_ns = delay_ns
         self._rate = false_positive_rate
         self._carries = carries
-        self._up = bitset(population.interests)
         self._published = 0
         self.flights: dict[MessageId | None, Flight] = {}
         self._order: deque[MessageId] = deque()  # messages in flight, the oldest first
-        self.concluded: dict[NodeId, dict[TopicId, Bitset]] = {}
-        self._subscribers = _by_topic(population)
-        self.ever = dict(self._subscribers)
+        self.conclusions = Conclusions()
         self._handlers: dict[str, Callable[[TraceEvent], None]] = {
             "publish": self._publish,
             "duplicate": self._count_copy,
@@ -175,7 +169,7 @@ class Watch:
             "graft": self._relink,
             "prune": self._relink,
             "join": self._join,
-            "leave": self._leave,
+            "leave": self._change,
             "epoch": self._end_epoch,
             "disclose": self._disclose,
         }
@@ -216,11 +210,11 @@ class Watch:
         batch = self.batches[-1]
         own = 1 << event.node
         assert event.topics and event.message_id is not None, "publications have both"
-        due = members = self._members(event.message_id, event.topics)
-        relays = own  # until it delivers its own message
-        unsettled = self._unsettled(event.ts_ns)
+        expression = self._expressions.get(event.message_id)
+        unsettled = self.population.find_unsettled(event.ts_ns)
         settled = not unsettled & own
-        due &= ~(self._adversaries | unsettled | own)
+        due = self.population.find_audience(event.topics, expression) & ~(self._adversaries | unsettled | own)
+        relays = own  # until it delivers its own message
         batch.messages += 1
         batch.due += due.bit_count()
         if settled:
@@ -228,9 +222,8 @@ class Watch:
         of_topic = batch.topics.setdefault(event.topics[0], TopicDeliveries())
         of_topic.expected += due.bit_count()
         group = None
-        if (expression := self._expressions.get(event.message_id)) is not None:
-            group = WatchedMessage.begin(expression, event.node, members, self._up, ~self._adversaries)
-            group.predicted = self._predict(group)
+        if expression is not None:
+            group = WatchedMessage.begin(expression, event.node, self.population, ~self._adversaries, self._rate)
             batch.groups.append(group)
         carried = CarriedMessage(event.node, due) if self._carries else None
         if carried is not None:
@@ -239,31 +232,6 @@ class Watch:
         self._order.append(event.message_id)
         while self.flights[self._order[0]].published_ns < event.ts_ns - LATEST_NS:
             del self.flights[self._order.popleft()]
-
-    def _predict(self, message: WatchedMessage) -> float | None:
-        """Return how many false positives the protocol predicts of a message; None = it predicts nothing."""
-        if self._rate is None:
-            return None
-        others = count_sets(message.others, self._subscribers.values())
-        return predict(self._rate, message.expression, others, self._subscribers)
-
-    def _members(self, message: MessageId, topics: Sequence[TopicId]) -> Bitset:
-        """Return the nodes that a message is for if it is published now."""
-        expression = self._expressions.get(message)
-        if expression is not None:
-            return find_members(expression, self._subscribers)
-        members = 0
-        for topic in topics:
-            members |= self._subscribers.get(topic, 0)
-        return members
-
-    def _unsettled(self, now_ns: int) -> Bitset:
-        """Return the nodes that have joined less than ``settle_ns`` ago."""
-        while self._joins and self._joins[0][0] <= now_ns - self._settle_ns:
-            joined_ns, node = self._joins.popleft()
-            if self.joined_ns[node] == joined_ns:
-                self._settling &= ~(1 << node)
-        return self._settling
 
     def _place(self, now_ns: int) -> tuple[int, int]:
         """Return the number of the batch of a message that is published now, and the message's place there."""
@@ -292,22 +260,14 @@ class Watch:
         if flight.carried is not None:
             flight.carried.receive(event, self._delay_ns(event.peer, event.node))
         if flight.group is not None:
-            flight.group.receive(event, self._subscribers, self._delay_ns(event.peer, event.node))
+            flight.group.receive(event, self.population.subscribers, self._delay_ns(event.peer, event.node))
             flight.batch.count_sent(event.peer)
 
     def _relink(self, event: TraceEvent) -> None:
         self.changed_ns = event.ts_ns
 
     def _join(self, event: TraceEvent) -> None:
-        if event.reason == JOINED:
-            self.joined_ns[event.node] = event.ts_ns
-            self._settling |= 1 << event.node
-            self._joins.append((event.ts_ns, event.node))
-            self._up |= 1 << event.node
-        self._count_change(event)
-        for topic in event.topics or ():
-            self._subscribers[topic] = self._subscribers.get(topic, 0) | 1 << event.node
-            self.ever[topic] = self.ever.get(topic, 0) | 1 << event.node
+        self._change(event)
         if event.reason == JOINED and self._expressions and not self._adversaries >> event.node & 1:
             self._meet_newcomer(event)
 
@@ -318,18 +278,12 @@ class Watch:
             if flight.published_ns < event.ts_ns - NEWCOMER_S * 1_000_000_000:
                 break
             if flight.group is not None:
-                flight.group.meet(event.node, self._subscribers)
+                flight.group.meet(event.node, self.population.subscribers)
 
-    def _leave(self, event: TraceEvent) -> None:
-        if event.reason is not None:
-            self._up &= ~(1 << event.node)
-        self._count_change(event)
-        for topic in event.topics or ():
-            self._subscribers[topic] = self._subscribers.get(topic, 0) & ~(1 << event.node)
-
-    def _count_change(self, event: TraceEvent) -> None:
-        """Count an event with which a node joins or leaves; one without a reason changes only the node's topics."""
-        if event.reason is not None:
+    def _change(self, event: TraceEvent) -> None:
+        """Take an event with which a node joins or leaves, or changes its topics."""
+        self.population.take(event)
+        if event.reason in CHANGES:
             self.changes += not self._adversaries >> event.node & 1
 
     def _end_epoch(self, event: TraceEvent) -> None:
@@ -339,17 +293,7 @@ class Watch:
 
     def _disclose(self, event: TraceEvent) -> None:
         assert event.peer is not None and event.topics, "conclusions have both"
-        topics = self.concluded.setdefault(event.node, {})
-        for topic in event.topics:
-            topics[topic] = topics.get(topic, 0) | 1 << event.peer
-
-
-def _by_topic(population: Population) -> dict[TopicId, Bitset]:
-    nodes: dict[TopicId, list[NodeId]] = {}
-    for node, topics in population.interests.items():
-        for topic in sorted(topics):
-            nodes.setdefault(topic, []).append(node)
-    return {topic: bitset(subscribers) for topic, subscribers in nodes.items()}
+        self.conclusions.add(event.node, event.peer, event.topics)
 
 
 def sum_up(batches: Sequence[Batch]) -> Deliveries:

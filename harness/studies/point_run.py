@@ -24,7 +24,7 @@ from harness.workload.membership import first_population
 from harness.workload.workload import Workload, draw_membership, draw_workload
 from metrics.facts.crossings import Through, count_links_between
 from metrics.facts.groups import Rate
-from metrics.measures.attacks import DISCLOSURE, SLOTS, measure_disclosure
+from metrics.measures.attacks import DISCLOSURE, SLOTS
 from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.groups import BOUNDED, GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS, Interests
@@ -169,7 +169,7 @@ class PointRun:
     def _snapshot_rows(self) -> list[Row]:
         now_ns = self.simulation.now_ns
         newest_ns = now_ns - self._run.newcomers_s * SECOND_NS
-        newcomers = {node for node, joined_ns in self._watch.joined_ns.items() if joined_ns > newest_ns}
+        newcomers = {node for node, joined_ns in self._watch.population.joined_ns.items() if joined_ns > newest_ns}
         snapshot = take_snapshot(self.simulation, newcomers, list(members(self._adversaries)))
         at_s = (now_ns - START_NS) / SECOND_NS
         rows = [Row(name, at_s, by, value) for name, by, value in measure_snapshot(snapshot, self._measures)]
@@ -225,8 +225,9 @@ class PointRun:
         return rows
 
     def _disclosure_rows(self) -> list[Row]:
-        concluded = {asker: self._watch.concluded.get(asker, {}) for asker in self._askers}
-        return self._rows(DISCLOSURE, measure_disclosure(concluded, self._watch.ever, members(self._adversaries)))
+        conclusions, subscribers = self._watch.conclusions, self._watch.population.ever
+        found = conclusions.measure(self._askers, subscribers, members(self._adversaries))
+        return self._rows(DISCLOSURE, found)
 
     def _count_traffic(self) -> None:
         simulation = self.simulation

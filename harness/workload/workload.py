@@ -28,7 +28,7 @@ class Workload(NamedTuple):
 
 
 def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
-    """Draw the workload from the experiment's seed.
+    """Draw the workload from the experiment's seed; nothing, if programs say nothing of what they do.
 
     Args:
         experiment: an experiment that has passed ``check_rules``.
@@ -41,6 +41,8 @@ def draw_workload(experiment: Experiment, nodes: int, folder: Path) -> Workload:
     workload = experiment.workload
     span = Span(-round(workload.warmup_s * 1e9), round((workload.duration_s + workload.cooldown_s) * 1e9))
     membership = draw_membership(experiment, nodes, folder, span)
+    if experiment.peer.events == "none":
+        return Workload(membership.up, ((),) * nodes, ())
     adversary = experiment.adversary
     silent = frozenset[int]() if adversary.publish else draw_adversaries(adversary, nodes, experiment.seed)
     if experiment.expressions.kind == "none":

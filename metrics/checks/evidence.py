@@ -270,9 +270,9 @@ class Evidence(Struct, frozen=True):
     A check is made if all parts for which its judge has parameters are there.
     """
 
-    traces: Traces
-    publications: Publications
-    deliveries: int  # rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not
+    traces: Traces | Absent
+    publications: Publications | Absent
+    deliveries: int | Absent  # rows of the table ``deliveries``: (message, subscriber) pairs, delivered or not
     recount: Recount  # how many rows there must be by the documents alone
     carried: int | None  # frames sent between nodes; of a program without known frames packets; None = not recorded
     order: Outcome | Absent  # consecutive instants of a hop; worst in ns, beyond the error of the clocks

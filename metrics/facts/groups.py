@@ -3,11 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self
 
+import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
+from metrics.facts.population import TracedPopulation
 from metrics.measures.steiner import Matrix, bound_tree
-from peer.core.addressing.keywords import terms_of_topics
+from peer.core.addressing.keywords import find_members, terms_of_topics
 from peer.core.bitset import Bitset, members
+
+Ints = npt.NDArray[np.int64]
 
 Rate = Callable[[int, tuple[int, ...]], float]
 """See ``peer.protocols.description.Description.false_positive_rate``; without the parameters."""
@@ -42,29 +47,36 @@ class GroupMessage(Struct):
     delay_ns: int | None = 0
 
     @classmethod
-    def begin(cls, expression: str, publisher: int, satisfying: Bitset, up: Bitset, honest: Bitset) -> Self:
+    def begin(
+        cls, expression: str, publisher: int, population: TracedPopulation, honest: Bitset, rate: Rate | None = None
+    ) -> Self:
         """Return a message at its publication.
 
         Args:
             expression: the expression of the message.
             publisher: the node that publishes it.
-            satisfying: the nodes that satisfy the expression.
-            up: the nodes that are up.
+            population: the nodes that are up now, and what they subscribe to.
             honest: the nodes that count.
+            rate: predicts false positives; None = predict nothing.
         """
+        satisfying = find_members(expression, population.subscribers)
         counted = honest & ~(1 << publisher)
-        return cls(expression, publisher, satisfying & counted, up & ~satisfying & counted)
+        message = cls(expression, publisher, satisfying & counted, population.up & ~satisfying & counted)
+        if rate is not None:
+            others = count_sets(message.others, population.subscribers.values())
+            message.predicted = predict(rate, expression, others, population.subscribers)
+        return message
 
     def relay(self, nodes: Bitset) -> None:
         """Record nodes that passed a first copy on without handing it to their application."""
         self.relays |= nodes & ~(1 << self.publisher | self.group | self.latecomers | self.false_positives)
 
-    def deliver(self, node: int, satisfying: Callable[[], Bitset]) -> None:
+    def deliver(self, node: int, subscribers: Mapping[int, Bitset]) -> None:
         """Record a node that handed the message to its application.
 
         Args:
             node: which node.
-            satisfying: finds the nodes that satisfy the expression at this instant.
+            subscribers: the subscribers of each topic at this instant.
         """
         own = 1 << node
         if node == self.publisher:
@@ -72,7 +84,7 @@ class GroupMessage(Struct):
         self.relays &= ~own
         if self.group & own:
             self.reached |= own
-        elif satisfying() & own:
+        elif find_members(self.expression, subscribers) & own:
             self.latecomers |= own
         else:
             self.false_positives |= own
@@ -134,3 +146,16 @@ def count_sets(nodes: Bitset, sets: Iterable[Bitset]) -> dict[int, Bitset]:
                     after[number] = after.get(number, 0) | part
         found = after
     return found
+
+
+def count_expressions(link: Ints, expression: Ints, links: int) -> Ints:
+    """Return how many different expressions the copies on each link had, (links,).
+
+    Args:
+        link: (n,) the number of each copy's link.
+        expression: (n,) the number of its message's expression, from 0.
+        links: how many links there are.
+    """
+    expressions = int(expression.max(initial=0)) + 1
+    different = np.unique(link * expressions + expression)
+    return np.bincount(different // expressions, minlength=links)

@@ -88,6 +88,13 @@ def _add_measures() -> tuple[str, ...]:
 HEADLINE = (*_OWN_HEADLINE, *_add_measures())
 """The headline numbers of a run, in the order of ``summary.json``."""
 
+FIRST_NUMBERS = (
+    *("delivery_ratio", "propagation_delay_ms_p50", "propagation_delay_ms_p99", "duplicates_per_delivery"),
+    *("traffic_overhead_ratio", "degree_mean", "degree_max", "control_bytes_per_peer_per_s"),
+    *("topics_partitioned", "rtt_error_ms_p99"),
+)
+"""The headline numbers that a command prints unless all are asked for."""
+
 MEASURES: dict[str, Measure[Any]] = {measure.name: measure for family in FAMILIES for measure in family.measures}
 
 

@@ -1,6 +1,6 @@
 """Makes the report's page: one HTML file that opens without a network."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -9,27 +9,34 @@ from msgspec import structs
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
+from metrics.report.baseline import describe_baseline
 from metrics.report.figures.chapter import Chapter
 from metrics.report.figures.registry import CHAPTERS
+from metrics.report.findings import advise, find_quiet, find_striking
 from metrics.report.groups import expressions_by_use, sharing_of_links
 from metrics.report.overlay import measures_over_time, topics_by_shape
 from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_rows
 from metrics.report.run import Run
+from metrics.report.slow import SlowRow
 from metrics.report.svg import palette_css, to_element
-from metrics.reported import name_implementations
-from metrics.rundir import FAILED, NOT_APPLICABLE, PASSED, Summary
+from metrics.reported import name_implementations, reports_nothing
+from metrics.rundir import FAILED, NOT_APPLICABLE, NOT_JUDGED, PASSED, RunDir, Summary
 from metrics.rundir.files import ACHIEVED_FILE, TABLES_FOLDER
 from metrics.storage import Place
 from metrics.storage.parquet import read_footer
 from peer.protocols.registry import PROTOCOLS
 
 
-def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
+def render(
+    run: Run, drawn: Mapping[str, tuple[str, str]], slow: Sequence[SlowRow] = (), baseline: RunDir | None = None
+) -> str:
     """Return the page of a run.
 
     Args:
         run: the analysed run.
         drawn: SVG and a sentence about it, by the name of the figure; figures without anything to show are left out.
+        slow: the slowest deliveries, slowest first.
+        baseline: the run whose numbers stand beside this run's; None = there is none.
     """
     summary = run.summary
     return template("page.html.j2").render(
@@ -39,8 +46,13 @@ def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
         reading=reading(run),
         expectation=expectation(run),
         judged=judged(summary),
+        striking=find_striking(run, slow),
+        quiet=find_quiet(run),
+        advice=advise(run),
+        slow=slow,
+        baseline=None if baseline is None else describe_baseline(baseline),
         inapplicable=inapplicable(summary),
-        chapters=[_chapter(run, chapter, drawn) for chapter in CHAPTERS],
+        chapters=[_chapter(run, chapter, drawn, baseline) for chapter in CHAPTERS],
         palette=palette_css(),
         overlay=measures_over_time(run),
         topics=topics_by_shape(run),
@@ -54,13 +66,20 @@ def render(run: Run, drawn: Mapping[str, tuple[str, str]]) -> str:
     )
 
 
-def _chapter(run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]]) -> dict[str, Any]:
+def _chapter(
+    run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]], baseline: RunDir | None
+) -> dict[str, Any]:
     """Return a chapter for the template."""
+    others: Mapping[str, Any] = {} if baseline is None else baseline.summary.headline
     values = [(MEASURES[name], run.summary.headline.get(name)) for name in chapter.numbers]
     return {
         "name": chapter.name,
         "title": chapter.title,
-        "numbers": [(measure.text, format_value(measure, value)) for measure, value in values if value is not None],
+        "numbers": [
+            (measure.text, format_value(measure, value), _show(measure, others.get(name)))
+            for name, (measure, value) in zip(chapter.numbers, values, strict=True)
+            if value is not None
+        ],
         "figures": [
             {"figure": figure, "seen": seen, "svg": to_element(svg, figure.name, f"{figure.title}. {seen}")}
             for figure in chapter.figures
@@ -69,6 +88,10 @@ def _chapter(run: Run, chapter: Chapter, drawn: Mapping[str, tuple[str, str]]) -
         ],
         "missing": [figure.title for figure in chapter.figures if figure.name not in drawn],
     }
+
+
+def _show(measure: Measure[Any], value: float | None) -> str:
+    return "not known" if value is None else format_value(measure, value)
 
 
 def table_files(run: Run) -> dict[str, dict[str, Any]]:
@@ -110,8 +133,10 @@ def sentence(run: Run) -> str:
     slowly = "" if dilation == 1 else f", {dilation:g} times slower than reported"
     programs = name_implementations(experiment, versions=True)
     protocol = f"{experiment['protocol']} by {programs}" if programs else experiment["protocol"]
+    silent = reports_nothing(experiment)
+    what = "programs that report no messages" if silent else f"protocol {protocol}{published}"
     return (
-        f"{peers} peers {places} ({experiment['underlay']['kind']}), protocol {protocol}{published}, "
+        f"{peers} peers {places} ({experiment['underlay']['kind']}), {what}, "
         f"seed {run.plan.seed}, testbed {experiment['testbed']}{machine}{slowly}."
     )
 
@@ -138,10 +163,15 @@ def expectation(run: Run) -> str:
 
 
 def judged(summary: Summary) -> str:
-    """Return what the verdict is about, with how many of the checks passed that were made."""
+    """Return why the verdict is what it is: how many checks were made and passed, and what they are about."""
     made = [check for check in summary.checks if check.outcome in (PASSED, FAILED)]
-    passed = sum(check.outcome == PASSED for check in made)
-    counted = f"{passed} of {len(made)} checks passed."
+    passed, unjudged, outside = (
+        sum(check.outcome == outcome for check in summary.checks) for outcome in (PASSED, NOT_JUDGED, NOT_APPLICABLE)
+    )
+    counted = (
+        f"{passed} of {len(made)} checks passed, {unjudged or 'none'} had to be left unjudged, and "
+        f"{outside} do not apply to this run."
+    )
     if summary.scope is None:
         return counted
     parts = (f"{part}: {state}" for part, state in structs.asdict(summary.scope).items())

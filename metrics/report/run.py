@@ -7,6 +7,7 @@ import pandas as pd
 import pyarrow.compute as pc
 
 from metrics.adversaries import read_adversaries
+from metrics.foreign_text import printable
 from metrics.recorded.probing import last_attempts, read_achieved, rtt_errors_ms
 from metrics.recorded.samples import read_samples
 from metrics.reported import find_missing, is_hidden
@@ -86,6 +87,12 @@ class Run(RunDir):
     def totals(self) -> Totals:
         """The totals of the tables that have one row per frame, message or delivery."""
         return read_totals(self)
+
+    def name_node(self, node: int | None) -> str:
+        """Return a node with its site, for people."""
+        if node is None or not 0 <= node < len(self.nodes):
+            return "an unknown node"
+        return f"node {node} ({printable(self.hosts['site'][self.plan.placement[node].host])})"
 
     def table(self, name: str) -> pd.DataFrame | None:
         """Return a table of the analysis, None if the run has none of that name."""

@@ -6,6 +6,8 @@
 from peer.files import LOGS_FOLDER
 
 EXPERIMENT_FILE = "experiment.toml"
+SHADOW_FILE = "shadow.yaml"
+"""The experiment file, if it is one of Shadow."""
 PLAN_FILE = "plan.json"
 UNDERLAY_FILE = "underlay.json"
 CHANGES_FILE = "changes.jsonl"
@@ -41,6 +43,7 @@ VIEWS_FILE = "trellis.sql"
 SUMMARY_FILE = "summary.json"
 REPORT_FOLDER = "report"
 REPORT_PAGE = f"{REPORT_FOLDER}/index.html"
+REPLAY_PAGE = f"{REPORT_FOLDER}/replay.html"
 ANALYSIS_LOG = "analysis.log"
 
 ANALYSES_FOLDER = "analyses"

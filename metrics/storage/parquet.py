@@ -12,6 +12,9 @@ from pyarrow import acero
 from metrics.storage.names import StoreError, UnreadableError
 from metrics.storage.paths import Place, StorePath
 
+_READ_AHEAD = 2
+"""How many pieces of a table are read before they are needed."""
+
 
 def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.Schema | None = None) -> pa.Table:
     """Read a file, or a folder of parts.
@@ -93,6 +96,28 @@ def group_parquet(
         ]
         found = acero.Declaration.from_sequence(steps).to_table()
     return found.select([*keys, "count", *names[len(keys) :]]).sort_by([(name, "ascending") for name in keys])
+
+
+def scan_parquet(
+    path: Place, schema: pa.Schema, columns: Sequence[str], where: pc.Expression | None = None
+) -> Iterator[pa.Table]:
+    """Yield the rows of a file, or of a folder of parts, piece by piece: few pieces are in memory at a time.
+
+    Args:
+        path: the file or folder; nothing is yielded if it is missing.
+        schema: the schema of the rows.
+        columns: the columns to read.
+        where: selects rows; None = all.
+    """
+    if not path.exists():
+        return
+    with _naming(path):
+        pieces = open_dataset(path, schema).to_batches(
+            columns=list(columns), filter=where, batch_readahead=_READ_AHEAD, fragment_readahead=1
+        )
+        for piece in pieces:
+            if piece.num_rows:
+                yield pa.Table.from_batches([piece])
 
 
 def parts_of(folder: Place, bucket: int) -> list[Place]:

@@ -25,6 +25,7 @@ from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import Groups, find, numbers, says, valid
 from metrics.tables.condensed import TRANSMISSIONS
+from metrics.tables.deliveries import first_deliveries
 from metrics.tables.hop_evidence import count_late
 from metrics.tables.interests import INTERESTS, UPTIMES
 from metrics.tables.links import PHYSICAL
@@ -221,11 +222,10 @@ def _handling(sources: AccountSources, copies: pa.Table, told: pa.Table) -> Tall
     one[group] = np.arange(len(group))
     read_ns = Groups(group, count).least(copies["ts_ns"])
     firsts = copies.select(list(key)).take(pa.array(one))
-    delivered = told.filter(pc.field("event") == "deliver").sort_by([("ts_ns", "ascending")])
-    place = find([delivered[name] for name in key], [firsts[name] for name in key])
-    known = valid(place)
+    delivered, _ = first_deliveries(told, [firsts[name] for name in key])
+    known = valid(delivered["ts_ns"])
     node = numbers(firsts["node"])[known]
     due_ns = numbers(read_ns)[known] + sources.waits_ns(node)
-    came_ns = numbers(delivered["ts_ns"].take(place.filter(pa.array(known))))
+    came_ns = numbers(delivered["ts_ns"])[known]
     awake = ~sources.changes.paused(node, due_ns, came_ns)
     return count_late(sources.stalls, node[awake], due_ns[awake], came_ns[awake])

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from metrics.changes import BREAK_NS
 from metrics.checks.consistency import TOLD
 from metrics.checks.rule import Limit
+from metrics.facts.population import CHANGES, ENDINGS
 from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.storage import Place
@@ -20,7 +21,7 @@ from metrics.tables.tallies import Tally
 from metrics.tables.traces import EVENTS
 from metrics.totals import FrameCounts
 from peer.core.frames import Data
-from peer.trace import CRASHED, JOINED, LEFT
+from peer.trace import CRASHED
 
 SILENCE: Final = Limit(60.0, "s")
 """How long after a silent crash the other side may send. It learns of the crash only when its kernel breaks the
@@ -58,7 +59,7 @@ def read_endings(events: Place, silent: frozenset[tuple[int, int]] = frozenset()
     """
     said = open_dataset(events, EVENTS).to_table(
         columns=["node", "ts_ns", "reason"],
-        filter=(pc.field("event") == "leave") & pc.field("reason").isin([LEFT, CRASHED]),
+        filter=(pc.field("event") == "leave") & pc.field("reason").isin(ENDINGS),
     )
     found, carried_out = [], Counter[int]()
     for leave in said.sort_by("ts_ns").to_pylist():
@@ -116,7 +117,7 @@ def build_churn_control(
     bad = pa.array(sorted(adversaries), pa.int32())
     since, until = span_ns
     inside = (pc.field("ts_ns") >= since) & (pc.field("ts_ns") < until)
-    changes = pc.field("reason").isin([JOINED, LEFT, CRASHED]) & pc.field("event").isin(["join", "leave"])
+    changes = pc.field("reason").isin(CHANGES) & pc.field("event").isin(["join", "leave"])
     changes &= ~pc.field("node").isin(bad)
     said = Counter(
         open_dataset(events, EVENTS).to_table(columns=["event"], filter=changes & inside)["event"].to_pylist()

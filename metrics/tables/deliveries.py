@@ -1,6 +1,6 @@
 """The tables of messages, and of all (message, subscriber) pairs for which a delivery is expected."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.asked import find_asked
+from metrics.facts.deliveries import find_first, list_members
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.reported import Missing, hide_columns
@@ -19,11 +20,12 @@ from metrics.tables.buckets import bucket_dataset, read_bucket
 from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.earliest import EARLIEST
-from metrics.tables.groups import Subscribers
 from metrics.tables.published import PUBLISHED
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, Tables
 from metrics.tables.traces import TOLD
+from peer.core.addressing.keywords import find_members, terms_of_topics
+from peer.core.bitset import Bitset, bitset
 
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
@@ -97,7 +99,8 @@ def _build_piece(
     key = [asked["message_id"], pa.array(node)]
     columns = {name: asked[name] for name in ("message_id", "publisher", "publish_ns")}
     columns |= {"node": key[1], "topic": pa.array(topic)}
-    columns |= _time_deliveries(told, key)
+    first, repeats = first_deliveries(told, key)
+    columns |= {"delivered_ns": first["ts_ns"], "hops": first["hops"], "repeats": pa.array(repeats)}
     columns |= _count_arrivals(copies, key)
     columns["earliest_ns"] = bounds["earliest_ns"].take(find([bounds["message_id"], bounds["node"]], key))
     columns["known"] = _is_known(sources, columns, copies, key)
@@ -140,29 +143,54 @@ def _find_expected(messages: pa.Table, interests: pa.Table) -> tuple[Ints, Ints,
 def _satisfies(messages: pa.Table, interests: pa.Table, row: Ints, node: Ints) -> Bools:
     """Return for each pair of a message's row and a node whether the node satisfies the message's expression, if any.
 
-    The rows are in rising order.
+    The rows are in rising order, and the interests in the order of topics.
     """
-    subscribers, satisfied = Subscribers(interests, "due_ns"), np.ones(len(row), np.bool_)
+    subscribers, satisfied = _Subscribers(interests), np.ones(len(row), np.bool_)
     at_ns = numbers(pc.coalesce(messages["publish_ns"], messages["scheduled_ns"]), -1).tolist()
     for each, expression in enumerate(messages["expression"].to_pylist()):
         if expression is not None:
             pairs = slice(*np.searchsorted(row, (each, each + 1)))
-            found = subscribers.satisfying(expression, at_ns[each])
-            satisfied[pairs] = [found >> other & 1 for other in node[pairs].tolist()]
+            found = find_members(expression, subscribers.of_expression(expression, at_ns[each]))
+            satisfied[pairs] = np.isin(node[pairs], list_members(found))
     return satisfied
 
 
-def _time_deliveries(told: pa.Table, key: list[Column]) -> dict[str, Column]:
-    """Return when each node first handed each message to its application, after how many hops, and how often again.
+class _Subscribers:
+    """The nodes to which messages on a topic are due, at any instant.
+
+    Args:
+        interests: ``interests.INTERESTS`` in the order of topics.
+    """
+
+    def __init__(self, interests: pa.Table) -> None:
+        names = ("node", "topic", "due_ns", "to_ns")
+        self._node, self._topic, self._due_ns, self._to_ns = (numbers(interests[name]) for name in names)
+
+    def of_expression(self, expression: str, at_ns: int) -> dict[int, Bitset]:
+        """Return these nodes for every topic in an expression."""
+        topics = {topic for term in terms_of_topics(expression) for topic in term}
+        return {topic: self._of_topic(topic, at_ns) for topic in topics}
+
+    def _of_topic(self, topic: int, at_ns: int) -> Bitset:
+        some = slice(*np.searchsorted(self._topic, (topic, topic + 1)))
+        lasting = (self._due_ns[some] <= at_ns) & (at_ns < self._to_ns[some])
+        return bitset(self._node[some][lasting].tolist())
+
+
+def first_deliveries(told: pa.Table, key: Sequence[Column]) -> tuple[pa.Table, Ints]:
+    """Return the first ``deliver`` of each pair of a message and a node, with nulls if there is none, and its repeats.
 
     Another program may not know from which neighbour a message came: its ``deliver`` counts without ``peer``.
+
+    Args:
+        told: rows of ``traces.TOLD``.
+        key: message_id and node of the pairs, each pair once.
     """
-    rows = told.filter(pc.field("event") == "deliver").sort_by([("ts_ns", "ascending")])
-    first = rows.take(find([rows["message_id"], rows["node"]], key))
-    none = len(key[0])
-    place = numbers(find(key, [rows["message_id"], rows["node"]]), none)
-    times = np.bincount(place, minlength=none + 1)[:none]
-    return {"delivered_ns": first["ts_ns"], "hops": first["hops"], "repeats": pa.array(np.maximum(times - 1, 0))}
+    rows = told.filter(pc.field("event") == "deliver")
+    pairs = len(key[0])
+    pair = numbers(find(key, [rows["message_id"], rows["node"]]), pairs)
+    first = find_first(pair, numbers(rows["ts_ns"]), pairs)
+    return rows.take(pa.array(first.row, mask=first.row < 0)), first.repeats
 
 
 def _count_arrivals(copies: pa.Table, key: list[Column]) -> dict[str, Column]:

@@ -4,10 +4,12 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from metrics.measures.attacks import NodeSet, measure_disclosure
+from metrics.facts.disclosures import Conclusions
+from metrics.facts.population import add_node
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset, read_parquet
 from metrics.tables.traces import EVENTS
+from peer.core.bitset import Bitset
 
 
 def build_disclosures(
@@ -17,7 +19,7 @@ def build_disclosures(
 
     Args:
         events: ``traces.EVENTS`` as Parquet.
-        interests: ``deliveries.subscriptions`` as Parquet.
+        interests: ``interests.INTERESTS`` as Parquet.
         askers: the adversaries that ask.
         adversaries: all nodes that misbehave.
     """
@@ -25,12 +27,10 @@ def build_disclosures(
         return []
     told = pc.field("event") == "disclose"
     said = open_dataset(events, EVENTS).to_table(columns=["node", "peer", "topics"], filter=told)
-    concluded: dict[int, dict[int, NodeSet]] = {asker: {} for asker in askers}
+    conclusions = Conclusions()
     for row in said.to_pylist():
-        for topic in row["topics"]:
-            nodes = concluded[row["node"]]
-            nodes[topic] = nodes.get(topic, 0) | 1 << row["peer"]
-    subscribers: dict[int, NodeSet] = {}
+        conclusions.add(row["node"], row["peer"], row["topics"])
+    subscribers: dict[int, Bitset] = {}
     for row in read_parquet(interests, columns=["node", "topic"]).to_pylist():
-        subscribers[row["topic"]] = subscribers.get(row["topic"], 0) | 1 << row["node"]
-    return [row._asdict() for row in measure_disclosure(concluded, subscribers, adversaries)]
+        add_node(subscribers, (row["topic"],), row["node"])
+    return [row._asdict() for row in conclusions.measure(askers, subscribers, adversaries)]

@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 
 from metrics.checks.evidence import Bounds
 from metrics.executors import Executor
+from metrics.facts.deliveries import find_first
+from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Ints
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset
@@ -168,10 +170,10 @@ def _first_deliveries(sources: EarliestSources, published: pa.Table) -> tuple[In
     ts_ns = numbers(told["ts_ns"])
     other = (node != numbers(published["publisher"])[message]) if len(published) else np.zeros(0, np.bool_)
     other &= (node >= 0) & (node < sources.nodes)
-    order = np.flatnonzero(other)[np.lexsort((ts_ns[other], node[other], message[other]))]
-    first = np.ones(len(order), np.bool_)
-    first[1:] = (np.diff(message[order]) != 0) | (np.diff(node[order]) != 0)
-    chosen = order[first]
+    message, node, ts_ns = message[other], node[other], ts_ns[other]
+    pair, pairs = factorise(message, node)
+    first = find_first(pair, ts_ns, pairs).row
+    chosen = first[np.lexsort((node[first], message[first]))]
     return message[chosen], node[chosen], ts_ns[chosen]
 
 

@@ -20,7 +20,7 @@ from metrics.recorded.dataplane import spans
 from metrics.recorded.host_captures import HostCaptures
 from metrics.recorded.probing import PHASES, measure_sweep, read_achieved, without_changes
 from metrics.recorded.round_trips import measure_phases, read_round_trips
-from metrics.reported import LINK, find_missing
+from metrics.reported import LINK, find_missing, reports_nothing
 from metrics.rundir import AppliedChange, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, FAULTS_FILE, PRESSURE_FILE
 from metrics.rundir.hashes import find_edited
@@ -111,6 +111,8 @@ def gather(
         steal=steal,
         **_captured(run, staging, found),
     )
+    if reports_nothing(run.experiment):
+        evidence = without_messages(evidence)
     return without_frames(evidence) if opaque else evidence
 
 
@@ -134,6 +136,15 @@ def without_frames(evidence: parts.Evidence) -> parts.Evidence:
         replaced["measured"] = msgspec.structs.replace(evidence.measured, wire_ms=reason)
     return msgspec.structs.replace(evidence, **replaced)
 
+
+def without_messages(evidence: parts.Evidence) -> parts.Evidence:
+    """Return the evidence for programs that report nothing: parts about traces and messages are absent by design."""
+    reason = Absent('the programs report no messages (peer.events = "none")')
+    return msgspec.structs.replace(evidence, **dict.fromkeys(_ABOUT_MESSAGES, reason))
+
+
+_ABOUT_MESSAGES = ("traces", "publications", "deliveries", "bounds", "counters")
+"""The parts of evidence that need reports of messages."""
 
 _ABOUT_FRAMES = (
     *("order", "frames", "frame_sets", "coverage", "connections", "delays", "inside", "send", "receive"),

@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.facts.groups import count_expressions
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
@@ -57,8 +58,7 @@ def build_group_links(published: Place, hops: Place, adversaries: frozenset[int]
 
 def _count(link: Ints, count: int, expression: Ints, among: Bools, suffix: str) -> dict[str, Ints]:
     """Return for each link its copies, and the number of different expressions of their messages."""
-    different = np.unique(np.stack([link[among], expression[among]]), axis=1)[0]
     return {
         f"copies{suffix}": np.bincount(link[among], minlength=count),
-        f"expressions{suffix}": np.bincount(different, minlength=count),
+        f"expressions{suffix}": count_expressions(link[among], expression[among], count),
     }

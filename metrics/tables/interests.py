@@ -1,7 +1,8 @@
 """Find when nodes are up and what they subscribe to, by their traces: the intervals of which other tables are made.
 
-``peer.core.schedule.Population`` is not used: each ``join`` and ``leave`` event names the topics that it begins or
-ends, so the rows of each node and topic suffice, and any share of the nodes can be made alone.
+Neither ``peer.core.schedule.Population`` nor ``metrics.facts.population.TracedPopulation`` is used: each ``join`` and
+``leave`` event names the topics that it begins or ends. So the rows of each node and topic suffice, and any share of
+the nodes can be made alone.
 """
 
 from collections.abc import Sequence
@@ -11,12 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from metrics.facts.population import ENDINGS
 from metrics.pcap.flows import factorise
 from metrics.rundir import NodeOutline
 from metrics.tables.columns import holds, numbers, says
 from metrics.tables.schemas import schema_of
 from metrics.tables.timespans import FOREVER, latest_end, next_instants
-from peer.trace import CRASHED, JOINED, LEFT
+from peer.trace import JOINED
 
 UPTIMES: Final = schema_of("node int, from_ns bigint, to_ns bigint")
 INTERESTS: Final = schema_of("node int, topic bigint, from_ns bigint, to_ns bigint, due_ns bigint")
@@ -41,7 +43,7 @@ def build_uptimes(starters: pa.Table, events: pa.Table) -> pa.Table:
     """
     reason, is_join = events["reason"], says(events["event"], "join")
     begins = is_join & holds(pc.equal(reason, JOINED))
-    ends = says(events["event"], "leave") & holds(pc.is_in(reason, pa.array([LEFT, CRASHED])))
+    ends = says(events["event"], "leave") & holds(pc.is_in(reason, pa.array(ENDINGS)))
     changes = events.filter(pa.array(begins | ends))
     first = starters.filter(starters["up"])
     node = np.concatenate((numbers(first["node"]), numbers(changes["node"], -1)))

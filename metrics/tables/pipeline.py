@@ -333,8 +333,8 @@ class Pipeline:
             told=self._staging / "told",
             handled=self._staging / "handled",
             hops=self._path("hops"),
-            interests=read_parquet(self._staging / "interests"),
-            uptimes=read_parquet(self._staging / "uptimes"),
+            starters=interests.starters_of(run.overlay),
+            changes=self._staging / "changes",
         )
         adversaries = read_adversaries(run)
         self._write_small(GROUPS, groups.build_groups(run, sources, adversaries, groups.predicted_rate(run)))

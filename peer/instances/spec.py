@@ -75,6 +75,30 @@ class ProgramSpec(Struct, frozen=True):
     says: tuple[str, ...]
 
 
+class ProcessSpec(Struct, frozen=True):
+    """A process that the peer of a node starts, of a program that knows nothing of Trellis.
+
+    Attributes:
+        node: the node.
+        name: the name of its output files without their endings, such as ``curl.1000``.
+        command: the program and its arguments.
+        environment: its variables, such as ``LANG=C``.
+        start_ns: when it is started, after the workload's zero.
+        shutdown_ns: when it gets ``shutdown_signal``; None = never.
+        shutdown_signal: the name of a signal.
+        expected: the required state at the stop: ``running``, ``exited STATUS`` or ``signalled SIGNAL``.
+    """
+
+    node: int
+    name: str
+    command: tuple[str, ...]
+    environment: tuple[str, ...] = ()
+    start_ns: int = 0
+    shutdown_ns: int | None = None
+    shutdown_signal: str = "SIGTERM"
+    expected: str = "exited 0"
+
+
 class AgentSpec(Struct, frozen=True):
     """``agent.json``: the peers of this machine and how to run them.
 
@@ -90,11 +114,13 @@ class AgentSpec(Struct, frozen=True):
         time_dilation: real seconds per second of virtual time. All other durations and instants are in virtual time.
         record: whether peers record the events of their nodes (``record/<node>.msgpack``).
         command: another program than the Python peer, with its arguments.
-        events: how it reports the events of its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``).
+        events: how it reports the events of its node: it writes the ``trace`` itself, or ``lines`` (``peer.lines``), or
+            ``none``: the peers start ``processes``.
         says: its reports besides publications and deliveries, if it reads lines.
         programs: the programs of a mix of implementations, instead of ``command`` and ``says``.
         assigned: the index in ``programs`` of each node's program, indexed by node.
         connect: the number of other nodes that it must connect to, if it reads lines.
+        processes: the processes of all nodes, if ``events`` is ``none``.
         names: the name of each node's place in the underlay, indexed by node, for its hosts file.
         agent_metrics: the (address, port) at which the agent serves its own metrics.
     """
@@ -116,14 +142,15 @@ class AgentSpec(Struct, frozen=True):
     programs: tuple[ProgramSpec, ...] = ()
     assigned: tuple[int, ...] = ()
     connect: int = 4
+    processes: tuple[ProcessSpec, ...] = ()
     names: tuple[str, ...] = ()
     expected_final_state: str = "exited"
     agent_metrics: tuple[str, int] | None = None
 
     @property
     def drives(self) -> bool:
-        """Whether the peers are processes that drive another program by lines."""
-        return self.command is not None and self.events == "lines"
+        """Whether the peers are processes that drive other programs: by lines, or only from start to end."""
+        return self.command is not None and self.events in ("lines", "none")
 
     def program_of(self, node: int) -> ProgramSpec:
         """Return the program of a node that is not a Python peer."""

@@ -22,7 +22,7 @@ from peer.core.schedule import to_line
 from peer.files import log_file, spec_file, trace_file
 from peer.instances.spec import PeerPlace
 from peer.runtime.clock import Clock
-from peer.runtime.names import HOSTS_FILE, take_name
+from peer.runtime.names import HOSTS_FILE, own_names, take_name
 from peer.runtime.namespaces import CAP_NET_ADMIN, die_with_parent, drop_privileges, enter_network
 from peer.runtime.process import READY, Orders, run_peer
 from peer.runtime.program import ProgramError
@@ -154,7 +154,7 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         if place.netns is not None:
             enter_network(place.netns)
             if orders.agent.drives:
-                take_name(place.node, orders.folder / HOSTS_FILE)
+                take_name(own_names(orders.agent)[place.node], orders.folder / HOSTS_FILE)
         drop_privileges(kept=[CAP_NET_ADMIN] if orders.vanishes(place.node) else [])
         if orders.agent.executes:
             _execute(place, orders, control)

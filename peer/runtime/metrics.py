@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from peer.core.frames import kind_names
 from peer.runtime.instances import Instances
+from peer.runtime.processes import Processes
 from peer.runtime.programs import Programs
 
 _EVENTS = {
@@ -21,15 +22,15 @@ _EVENTS = {
 }
 
 
-def make_registry(slot: Instances | Programs) -> CollectorRegistry:
+def make_registry(slot: Instances | Programs | Processes) -> CollectorRegistry:
     """Return a separate registry for the peer's metrics. For another program, it has only the reported events."""
     registry = CollectorRegistry()
-    registry.register(_ProgramCollector(slot) if isinstance(slot, Programs) else _PeerCollector(slot))
+    registry.register(_PeerCollector(slot) if isinstance(slot, Instances) else _ProgramCollector(slot))
     return registry
 
 
 class _ProgramCollector(Collector):
-    def __init__(self, programs: Programs) -> None:
+    def __init__(self, programs: Programs | Processes) -> None:
         self._programs = programs
 
     def collect(self) -> Iterator[Metric]:

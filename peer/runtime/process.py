@@ -30,6 +30,7 @@ from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
 from peer.runtime.instances import Instances
 from peer.runtime.metrics import make_registry
+from peer.runtime.processes import Processes
 from peer.runtime.programs import Programs, Setting
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
@@ -141,8 +142,10 @@ class Peer:
             if self._bug is not None:
                 raise self._bug
 
-    def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> Instances | Programs:
+    def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> Instances | Programs | Processes:
         orders = self._orders
+        if orders.agent.processes:
+            return Processes(self._spec.node, orders.agent, orders.folder, self._clock, lambda: self._shared.zero_ns)
         if orders.agent.drives:
             node = self._spec.node
             temporary = (orders.folder / temporary_folder(node)).absolute()
@@ -217,7 +220,7 @@ class Peer:
         yield recorder
         recorder.close()
 
-    async def _perform(self, slot: Instances | Programs) -> None:
+    async def _perform(self, slot: Instances | Programs | Processes) -> None:
         """Run from the listening to the end of the drain.
 
         Raises:

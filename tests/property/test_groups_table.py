@@ -14,19 +14,18 @@ from hypothesis import strategies as st
 from metrics.measures.steiner import bound_tree, shortest_paths
 from metrics.tables.deliveries import PUBLISHED
 from metrics.tables.groups import GroupSources, build_groups
+from metrics.tables.interests import STARTERS
 from metrics.tables.schemas import OPTIONAL, arrow_schema
-from metrics.tables.traces import EVENTS, HANDLED, TOLD, describe_copies
+from metrics.tables.traces import CHANGES, EVENTS, HANDLED, TOLD, describe_copies
 from peer.core.addressing.expression import parse
 from peer.core.addressing.keywords import keywords, terms_of_topics
 from peer.core.frames import Data
 from tests.examples import examples
+from tests.traced_changes import NODES, History, histories
 from topologies.network import AskedOfPairs, Network, uniform_network
 
 Row = dict[str, Any]
 
-NODES = range(5)
-INTERVALS = pa.schema([("node", pa.int32()), ("topic", pa.int64()), ("from_ns", pa.int64()), ("to_ns", pa.int64())])
-UPTIMES = pa.schema([("node", pa.int32()), ("from_ns", pa.int64()), ("to_ns", pa.int64())])
 DELAY_MS = np.array([[0 if a == b else 1.0 + (3 * a + 5 * b) % 7 for b in NODES] for a in NODES])
 
 nodes = st.sampled_from(NODES)
@@ -47,7 +46,6 @@ taken = st.fixed_dictionaries(
         "message_id": st.integers(0, 3),
     }
 )
-intervals = st.fixed_dictionaries({"node": nodes, "topic": st.integers(0, 3), "from_ns": instants, "to_ns": instants})
 copies = st.fixed_dictionaries(
     {
         "kind": st.sampled_from([1, Data.kind]),
@@ -63,9 +61,7 @@ def rate(attributes: int, lacking: tuple[int, ...]) -> float:
     return attributes + sum(100**place * count for place, count in enumerate(sorted(lacking), 1))
 
 
-def expected(
-    published: list[Row], events: list[Row], wanted: list[Row], up: list[Row], hops: list[Row], honest: set[int]
-) -> list[Row]:
+def expected(published: list[Row], events: list[Row], history: History, hops: list[Row], honest: set[int]) -> list[Row]:
     rows = []
     for number, message in enumerate(published):
         if message["expression"] is None:
@@ -73,7 +69,7 @@ def expected(
         at_ns = message["scheduled_ns"] if message["publish_ns"] is None else message["publish_ns"]
 
         def topics(node: int, at_ns: int) -> set[int]:
-            return {row["topic"] for row in wanted if row["node"] == node and row["from_ns"] <= at_ns < row["to_ns"]}
+            return history.held(node, at_ns) or set()
 
         def satisfies(node: int, at_ns: int, text: str = message["expression"]) -> bool:
             return parse(text).matches(keywords(topics(node, at_ns)))
@@ -86,7 +82,7 @@ def expected(
             if row["event"] == "deliver" and row["node"] in others:
                 handed.setdefault(row["node"], row["ts_ns"])
         relays = {row["node"] for row in mine if row["event"] == "relay" and row["peer"] is not None} & others
-        alive = {row["node"] for row in up if row["from_ns"] <= at_ns < row["to_ns"]}
+        alive = {node for node in NODES if history.held(node, at_ns) is not None}
         late = {node for node in handed.keys() - group if satisfies(node, handed[node])}
         outside = (others & alive) - group
         arrived = [
@@ -126,13 +122,12 @@ def expected(
 @given(
     st.lists(messages, max_size=4),
     st.lists(taken, max_size=15),
-    st.lists(intervals, max_size=12, unique_by=lambda row: (row["node"], row["topic"])),
-    st.lists(st.fixed_dictionaries({"node": nodes, "from_ns": instants, "to_ns": instants}), max_size=6),
+    histories(instants),
     st.lists(copies, max_size=12),
     st.sets(nodes, max_size=2),
 )
 def test_groups_are_what_loops_say(
-    published: list[Row], events: list[Row], wanted: list[Row], up: list[Row], hops: list[Row], bad: set[int]
+    published: list[Row], events: list[Row], history: History, hops: list[Row], bad: set[int]
 ) -> None:
     events = [event | {"ts_ns": at_ns} for at_ns, event in enumerate(events)]
     about = [row for row in events if row["event"] != "publish"]
@@ -149,8 +144,8 @@ def test_groups_are_what_loops_say(
             told=staged("told", [row for row in events if row["event"] in ("publish", "deliver")], TOLD),
             handled=staged("handled", describe_copies(pa.Table.from_pylist(about, EVENTS)).to_pylist(), HANDLED),
             hops=staged("hops", hops, arrow_schema("hops")),
-            interests=pa.Table.from_pylist(wanted, INTERVALS),
-            uptimes=pa.Table.from_pylist(up, UPTIMES),
+            starters=pa.Table.from_pylist(history.starter_rows(), STARTERS),
+            changes=staged("changes", history.change_rows(), CHANGES),
         )
         run: Any = SimpleNamespace(
             nodes=list(NODES),
@@ -163,7 +158,7 @@ def test_groups_are_what_loops_say(
         large = build_groups(run, sources, frozenset(bad), rate)
     assert found.schema == arrow_schema("groups")
     assert found.column_names == list(OPTIONAL["groups"])
-    rows = expected(published, events, wanted, up, hops, set(NODES) - bad)
+    rows = expected(published, events, history, hops, set(NODES) - bad)
     assert found.to_pylist() == rows
     assert silent.to_pylist() == [row | {"false_positives_predicted": None} for row in rows]
     assert large.to_pylist() == [row | {"bound_ms": None} for row in rows]

@@ -74,6 +74,7 @@ READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "GML": ("g.gml", lambda path: IMPORTERS["gml"].read(path, Options())),
     "Rocketfuel": ("latencies.intra", lambda path: IMPORTERS["rocketfuel"].read(path, Options())),
     "MiniEdit": ("m.mn", lambda path: IMPORTERS["miniedit"].read(path, Options())),
+    "Shadow": ("shadow.yaml", load_experiment),
     "document": ("x.toml", read_toml),
     "experiment": ("x.toml", load_experiment),
 }

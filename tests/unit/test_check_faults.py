@@ -15,7 +15,7 @@ from metrics.recorded.round_trips import PhaseTrips
 from metrics.recorded.stalls import Late
 from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT
 from metrics.summary import find_scope
-from metrics.tables.evidence import without_frames
+from metrics.tables.evidence import without_frames, without_messages
 from tests.sound_evidence import ROUND_TRIPS, SOUND, change, failures, span
 
 
@@ -157,6 +157,20 @@ def test_a_program_whose_frames_are_not_known_is_judged_without_them() -> None:
     assert {check.outcome for check in checks if check.name in named} == {NOT_APPLICABLE}
     scope = find_scope(checks)
     assert (scope.frames, scope.packets, scope.deliveries) == (NOT_APPLICABLE, JUDGED, JUDGED)
+
+
+def test_programs_that_report_no_messages_are_judged_without_them() -> None:
+    """Nothing says that deliveries are judged, although the documents are compared with their hashes."""
+    one_clock = structs.replace(SOUND, connected=Absent("no links"), clocks=Absent("one clock"))
+    silent = without_messages(without_frames(one_clock))
+    checks = check_run(silent)
+    assert failures(silent) == {}
+    scope = find_scope(checks)
+    assert (scope.network, scope.machine, scope.packets) == (JUDGED, JUDGED, JUDGED)
+    assert (scope.frames, scope.deliveries) == (NOT_APPLICABLE, NOT_APPLICABLE)
+    named = {check.name for check in checks if "report no messages" in check.detail}
+    assert {"traces_complete", "workload_carried", "schedule_executed", "delivery_rows", "publish_lag"} <= named
+    assert "documents_unchanged" not in named
 
 
 def test_in_virtual_time_no_publication_can_be_late() -> None:

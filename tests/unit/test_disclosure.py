@@ -40,6 +40,7 @@ def test_each_asker_is_measured_by_honest_nodes_and_topics_that_it_never_had(sub
 
 def test_the_table_has_a_row_for_each_asker_and_none_without(tmp_path: Path):
     said = [("disclose", 3, 1, [5, 6]), ("disclose", 3, 2, [5]), ("disclose", 3, 0, [6]), ("join", 1, None, [5])]
+    said.append(("disclose", 1, 2, [5]))  # a node that does not ask
     rows = [{"event": event, "node": node, "peer": peer, "topics": topics} for event, node, peer, topics in said]
     (tmp_path / "events").mkdir()
     pq.write_table(pa.Table.from_pylist(rows, EVENTS), tmp_path / "events" / "part.parquet")

@@ -1,7 +1,7 @@
 """The hosts file that programs find."""
 
-from peer.instances.spec import AgentSpec
-from peer.runtime.names import describe_hosts
+from peer.instances.spec import AgentSpec, ProcessSpec
+from peer.runtime.names import describe_hosts, own_names
 
 
 def hosts(*names: str) -> list[str]:
@@ -27,4 +27,21 @@ def test_a_name_stands_for_one_node():
         "10.0.0.3 node2",
         "10.0.0.4 node3",
         f"10.0.0.5 node4 {'x' * 63}",
+    ]
+
+
+def test_hosts_with_processes_have_the_names_of_their_places_alone():
+    """So that a host of Shadow that is called node1 is not taken for another one."""
+    names = ("node1", "a.b", "node0", "São Paulo", "sao-paulo")
+    addresses = tuple((f"10.0.0.{node + 1}", 9000) for node in range(len(names)))
+    agent = AgentSpec(
+        "m", 1, (), addresses, 0, 0, 0, 0, 1.0, names=names, processes=(ProcessSpec(0, "sh.1000", ("sh",)),)
+    )
+    assert own_names(agent) == ["node1", "a.b", "node0", "sao-paulo", "node4"]
+    assert describe_hosts(agent).splitlines()[1:] == [
+        "10.0.0.1 node1",
+        "10.0.0.2 a.b",
+        "10.0.0.3 node0",
+        "10.0.0.4 sao-paulo",
+        "10.0.0.5 node4",
     ]

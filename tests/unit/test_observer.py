@@ -63,7 +63,7 @@ def test_the_subscribers_are_those_that_the_traced_changes_leave():
     watch.trace(TraceEvent("leave", SECOND, 1, topics=(1,)))
     watch.trace(TraceEvent("join", SECOND, 2, topics=(1,)))
     assert due(watch, 1, SECOND) == {2, 3}
-    assert (watch.changes, watch.joined_ns) == (0, {})
+    assert (watch.changes, watch.population.joined_ns) == (0, {})
     watch.trace(TraceEvent("leave", 2 * SECOND, 3, topics=(1,), reason="crashed"))
     watch.trace(TraceEvent("leave", 2 * SECOND, 2, topics=(1,), reason="left"))
     watch.trace(TraceEvent("leave", 2 * SECOND, 4, topics=(1,), reason="left"))
@@ -71,9 +71,9 @@ def test_the_subscribers_are_those_that_the_traced_changes_leave():
     watch.trace(TraceEvent("join", 3 * SECOND, 2, topics=(), reason="joined"))
     watch.trace(TraceEvent("join", 3 * SECOND, 3, topics=(1, 2), reason="joined"))
     assert due(watch, 3, 3 * SECOND) == {3}
-    assert watch.joined_ns == {2: 3 * SECOND, 3: 3 * SECOND}
+    assert watch.population.joined_ns == {2: 3 * SECOND, 3: 3 * SECOND}
     assert watch.changes == 4, "the adversary's leave does not count"
-    assert watch.ever == {1: 0b11111, 2: 0b1010}
+    assert watch.population.ever == {1: 0b11111, 2: 0b1010}
 
 
 def test_batches_are_summed_up_with_their_topics_in_order():

@@ -1,12 +1,14 @@
 """What peers do not report is absent, and what they report is counted."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from metrics.reported import EVERYTHING, hide_columns, hide_values, is_hidden
+from metrics.reported import EVERYTHING, find_missing, hide_columns, hide_values, is_hidden
 from metrics.tables.deliveries import DELIVERIES
 from metrics.tables.reported_copies import build_reported
 from metrics.tables.schemas import arrow_schema
@@ -67,3 +69,19 @@ def test_reported_copies_are_those_of_other_nodes(tmp_path: Path):
     [rows] = build_reported(tmp_path, Share())["reported"]
     found = [(row["dst_node"], row["log_recv_ns"], row["is_dup"], row["at_relay"]) for row in rows.to_pylist()]
     assert found == [(2, 12, False, False), (3, 13, False, False), (2, 15, True, False), (2, 16, True, False)]
+
+
+@pytest.mark.parametrize(
+    ("peer", "hidden"),
+    [
+        ({}, set()),
+        ({"events": "trace", "command": ["x"]}, set()),
+        ({"events": "lines", "says": []}, {"degree_mean"}),
+        ({"events": "lines", "says": ["link"]}, set()),
+        ({"events": "none", "says": []}, {"degree_mean", "messages_published", "deliveries_expected"}),
+    ],
+)
+def test_what_is_hidden_depends_on_what_peers_report(peer: dict[str, Any], hidden: set[str]):
+    missing = find_missing(SimpleNamespace(experiment={"peer": peer}))
+    names = ("degree_mean", "messages_published", "deliveries_expected", "topics", "wire_error_ms_p99")
+    assert {name for name in names if is_hidden(name, missing)} == hidden

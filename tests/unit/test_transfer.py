@@ -17,7 +17,10 @@ def test_regular_files_are_moved_and_nothing_else(tmp_path: Path) -> None:
     (folder / "logs").symlink_to(secret)
     (folder / "exits.jsonl").write_text("ended")
     (folder / "other").touch()
-    names = ["trace/0.jsonl", "trace/1.jsonl", "trace/deeper", "logs/0.log", "record/0.msgpack"]
+    (folder / "hosts").symlink_to(secret)
+    (secret / "web").mkdir()
+    (secret / "web/sh.stdout").touch()
+    names = ["trace/0.jsonl", "trace/1.jsonl", "trace/deeper", "logs/0.log", "record/0.msgpack", "hosts/web/sh.stdout"]
     move_files(folder, {name: name for name in names} | {"exits.jsonl": "exits-m.jsonl"}, home)
     assert sorted(str(path.relative_to(home)) for path in home.rglob("*")) == [
         "exits-m.jsonl", "logs", "logs/agent.log", "trace", "trace/0.jsonl"

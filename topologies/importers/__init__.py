@@ -127,6 +127,11 @@ IMPORTERS: dict[str, Importer] = {
             carries=_BOTH | {"rates"} | _GRAPH,
         ),
         Importer(
+            "shadow",
+            "the hosts and the network of a Shadow experiment (shadow.yaml)",
+            carries=frozenset({"loss", "rates"}),
+        ),
+        Importer(
             "rocketfuel",
             "routers and links with latencies by Rocketfuel",
             options=frozenset({"missing"}),

@@ -16,7 +16,7 @@ itself, which in Shadow is about two hosts of a node, is left out: such hosts ar
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import igraph
 
@@ -39,23 +39,56 @@ from topologies.provenance import Provenance, hash_files
 from topologies.reading import InputError, read_text
 
 
+class GmlGraph(NamedTuple):
+    """The nodes and edges of a file.
+
+    Attributes:
+        numbers: the id of every node; None = it has none.
+        labels: the label of every node, otherwise ``node`` and its id.
+        links: the edges, both directions of undirected ones; an edge from a node to itself is one link.
+        rates: of every node a place for errors, and the rates of its hosts up and down (Mbit/s); 0 = there is none.
+    """
+
+    numbers: list[int | None]
+    labels: list[str]
+    links: list[GraphLink]
+    rates: list[tuple[str, float, float]]
+
+
 def read_file(path: Path, options: Options) -> Imported:
     """Read a graph.
 
     Raises:
         InputError: the file is missing or malformed, an edge has no latency, or the graph is not connected.
     """
-    graph = read_graph(path, read_text(path), "GML", igraph.Graph.Read_GML)
+    graph = parse_gml(path, read_text(path))
     notes: list[str] = []
+    routers = tuple(Router(name) for name in name_routers(graph.labels, notes))
+    found = LinkGraph(routers, tuple(drop_loops(graph.links, notes)))
+    provenance = Provenance(sha256=hash_files(path), notes=("times: one-way", *notes))
+    rate_mbit = access_rates(graph.rates) if graph.rates else None
+    return imported_graph("gml", path, found, options, provenance, regions=[""] * len(routers), rate_mbit=rate_mbit)
+
+
+def parse_gml(path: Path, text: str) -> GmlGraph:
+    """Return the nodes and edges of a text.
+
+    Args:
+        path: the file of the text, for errors.
+        text: its content.
+
+    Raises:
+        InputError: the text is malformed, or an edge has no latency.
+    """
+    graph = read_graph(path, text, "GML", igraph.Graph.Read_GML)
     nodes = [vertex.attributes() for vertex in graph.vs]
     labels = [as_text(node.get("label")) or _numbered(node) for node in nodes]
-    routers = tuple(Router(name) for name in name_routers(labels, notes))
     links = []
     for edge in graph.es:
         place = f"{path}: edge {labels[edge.source]} -> {labels[edge.target]}"
         delay_ms, jitter_ms, loss_ratio = _values(place, edge.attributes())
         links.append(GraphLink(edge.source, edge.target, delay_ms, jitter_ms, loss_ratio))
-        if not graph.is_directed():
+        if not graph.is_directed() and edge.source != edge.target:
             links.append(GraphLink(edge.target, edge.source, delay_ms, jitter_ms, loss_ratio))
     rates = [
         (
@@ -65,10 +98,7 @@ def read_file(path: Path, options: Options) -> Imported:
         )
         for label, node in zip(labels, nodes, strict=True)
     ]
-    found = LinkGraph(routers, tuple(drop_loops(links, notes)))
-    provenance = Provenance(sha256=hash_files(path), notes=("times: one-way", *notes))
-    rate_mbit = access_rates(rates) if rates else None
-    return imported_graph("gml", path, found, options, provenance, regions=[""] * len(routers), rate_mbit=rate_mbit)
+    return GmlGraph([_number(node) for node in nodes], labels, links, rates)
 
 
 def _values(place: str, edge: dict[str, Any]) -> tuple[float, float, float]:
@@ -94,6 +124,11 @@ def _rate(path: Path, label: str, node: dict[str, Any], name: str) -> float:
     if (mbit := as_mbit(value)) is None:
         raise InputError(f"{path}: node {label}", f'expected a {name} such as "100 Mbit", got {shown(value)}')
     return mbit
+
+
+def _number(node: dict[str, Any]) -> int | None:
+    number = node.get("id")
+    return int(number) if isinstance(number, int | float) and float(number).is_integer() else None
 
 
 def _numbered(node: dict[str, Any]) -> str:

@@ -26,23 +26,11 @@ from topologies.importers.imported import Imported
 from topologies.link_graph import MOST_ROUTERS, GraphLink, LinkGraph, Paths, describe_graph, keep_routers
 from topologies.provenance import Provenance
 from topologies.reading import InputError
+from topologies.shadow.quantities import RATES_BIT, TIMES_NS
 
-_TIMES_MS = {"ns": 1e-6, "us": 1e-3, "\u03bcs": 1e-3, "ms": 1.0, "s": 1e3, "sec": 1e3, "min": 6e4}
-_RATES_MBIT = {
-    f"{prefix}bit": factor / 1e6
-    for prefix, factor in {
-        "": 1,
-        "K": 1e3,
-        "M": 1e6,
-        "G": 1e9,
-        "T": 1e12,
-        "Ki": 2**10,
-        "Mi": 2**20,
-        "Gi": 2**30,
-        "Ti": 2**40,
-    }.items()
-}
-_QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,30})?)\s*([A-Za-z\u03bc]{1,10})\s*", re.ASCII)
+_TIMES_MS = {unit: factor / 1e6 for unit, factor in TIMES_NS.items()}
+_RATES_MBIT = {unit: factor / 1e6 for unit, factor in RATES_BIT.items()}
+_QUANTITY = re.compile(r"\s*([0-9]{1,15}(?:\.[0-9]{1,30})?)\s*([A-Za-z\u03bc]{1,20})\s*", re.ASCII)
 
 _BASE_CHARACTERS = 190  # of the 200 that a name may have; the rest is for a number
 

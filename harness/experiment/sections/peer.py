@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from harness.experiment.sections.values import Count
+from harness.experiment.sections.values import Count, Span
 
 Reported: TypeAlias = Literal["duplicate", "link", "graft"]
 
@@ -41,6 +41,26 @@ class ProgramSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Likewise."""
 
 
+class ProcessSpec(Struct, forbid_unknown_fields=True, frozen=True):
+    """A process of a program that knows nothing of Trellis ([shadow.md](shadow.md))."""
+
+    node: Annotated[int, Meta(ge=0)]
+    """The node on whose host it runs; a node may have several processes, or none."""
+    command: Annotated[tuple[str, ...], Meta(min_length=1)]
+    """The program and its arguments."""
+    environment: tuple[Annotated[str, Meta(pattern=r"^[^=\x00]+=[^\x00]*\Z")], ...] = ()
+    """Variables besides those of the user who started the run, such as `LANG=C`."""
+    start_s: Span = 0.0
+    """When it is started, in seconds after the start of the publishing window."""
+    shutdown_s: Span | None = None
+    """When it gets ``shutdown_signal``. Default: never."""
+    shutdown_signal: Annotated[str, Meta(pattern=r"^SIG[A-Z0-9]+\Z")] = "SIGTERM"
+    """The name of a signal."""
+    expected: Annotated[str, Meta(pattern=r"^(running|exited [0-9]{1,3}|signalled SIG[A-Z0-9]+)\Z")] = "exited 0"
+    """Its required state at the end of the publishing window and the cool-down: still running, or how it ended. Another
+    state makes the run ``invalid``."""
+
+
 class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The process of a node."""
 
@@ -53,9 +73,10 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     command: tuple[str, ...] | None = None
     """A program to run instead of the Python peer; ``{node}`` is filled in, with ``events = "trace"`` also ``{spec}``
     and ``{trace}``. It runs as the user who started the run, without capabilities. ``simulated`` refuses it."""
-    events: Literal["trace", "lines"] = "trace"
+    events: Literal["trace", "lines", "none"] = "trace"
     """How the program tells what happens to its node: it reads the schedule and writes the trace itself, or it reads
-    orders and reports ``lines`` (docs/programs.md)."""
+    orders and reports ``lines`` (docs/programs.md). ``none``: it tells nothing, and no messages are published; set
+    ``processes`` instead."""
     says: tuple[Reported, ...] = ()
     """What the program reports besides publications and deliveries (``lines``): ``duplicate`` copies, physical links
     (``link``), logical links (``graft``). What it does not report is absent from tables and results."""
@@ -65,10 +86,13 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     ``events``, ``says``, ``memory_mib`` and ``start_cpu_s``."""
     mix: tuple[MixSpec, ...] = ()
     """Several implementations in one run, instead of ``implementation``."""
+    processes: tuple[ProcessSpec, ...] = ()
+    """Processes of programs that know nothing of Trellis, instead of peers ([shadow.md](shadow.md)). They set
+    ``command`` and ``events``. The emulated testbed can run them, others cannot."""
     programs: tuple[ProgramSpec, ...] = ()
     """What the files of the implementations say. Trellis fills it in."""
     memory_mib: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
-    """Memory (PSS) of a program, which `plan` adds to that of the process that drives it."""
+    """Memory (PSS) of a program, or of each of ``processes``. `plan` adds it to that of the process that drives it."""
     start_cpu_s: Annotated[float, Meta(ge=0, le=3600)] = 0.0
     """Processor time that a program needs until it is ready. `plan` refuses a run whose programs cannot be ready in
     time."""

@@ -59,8 +59,9 @@ class UnderlaySpec(Struct, forbid_unknown_fields=True, frozen=True):
     217 cities, which ship with Trellis. ``wondernetwork``: those between 246 cities, per direction and with jitter.
     ``matrix``, ``pairs``, ``mesh``: your own matrix, list of pairs or JSON. ``ethp2p``: the ``topology.json`` of its
     simulations. ``graphml``, ``gml``, ``rocketfuel``: routers and links, as of the Topology Zoo, Shadow and Rocketfuel;
-    a host at each router, and delays along the shortest paths. ``mininet``, ``miniedit``: the hosts, switches and links
-    of a ``Topo`` class or a file of MiniEdit."""
+    a host at each router, and delays along the shortest paths. ``shadow``: the hosts and the network of a
+    ``shadow.yaml``. ``mininet``, ``miniedit``: the hosts, switches and links of a ``Topo`` class or a file of
+    MiniEdit."""
     hosts: Annotated[int, Meta(ge=2, le=MOST_HOSTS)] | None = None
     """Number of hosts; each runs one node. Default: every site of the data, every router (``waxman``,
     ``barabasi-albert``), every port (``fat-tree``), or 20 of other generated networks. A smaller number is a sample."""

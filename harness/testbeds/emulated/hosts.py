@@ -35,6 +35,7 @@ _AT_A_TIME = 4
 _BATCHES = Path("/run/trellis")
 _FORWARDING = Path("/proc/sys/net/ipv4/ip_forward")
 _IPV6_SWITCHES = Path("/proc/sys/net/ipv6/conf")
+_FIRST_FREE_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
 class EmulatedHost:
@@ -125,11 +126,15 @@ def _host_commands(host: EmulatedHost) -> list[str]:
 
 
 def _configure(hosts: Sequence[EmulatedHost]) -> None:
-    """Let every host's shell configure its own side, all in parallel; no output means success."""
+    """Let every host's shell configure its own side, all in parallel; no output means success.
+
+    Programs may listen on any port of their host, such as 80, although they have no capabilities.
+    """
     ipv6_off = f"for switch in {_IPV6_SWITCHES}/*/disable_ipv6; do [ ! -e $switch ] || echo 1 >$switch; done"
+    ports_free = f"[ ! -e {_FIRST_FREE_PORT} ] || echo 0 >{_FIRST_FREE_PORT}"
     for host in hosts:
         batch = _write_batch(f"h{host.number}", _host_commands(host))
-        host.shell.sendCmd(f"{ipv6_off}; ip -batch {batch}")
+        host.shell.sendCmd(f"{ipv6_off}; {ports_free}; ip -batch {batch}")
     said = {host.number: host.shell.waitOutput().strip() for host in hosts}
     for number, words in said.items():
         if words:

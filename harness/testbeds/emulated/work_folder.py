@@ -4,9 +4,12 @@ import shutil
 from pathlib import Path
 
 from metrics.rundir.files import WORK_FOLDER
-from peer.files import EXITS_FILE, LOGS_FOLDER, RECORD_FOLDER, TRACE_FOLDER
+from peer.files import EXITS_FILE, LOGS_FOLDER, RECORD_FOLDER, TRACE_FOLDER, ends_file
 
-_PEERS_FILES = (f"*/{TRACE_FOLDER}/*", f"*/{LOGS_FOLDER}/*", f"*/{RECORD_FOLDER}/*", f"*/{EXITS_FILE}")
+_PEERS_FILES = (
+    *(f"*/{folder}/*" for folder in (TRACE_FOLDER, LOGS_FOLDER, RECORD_FOLDER)),
+    *(f"*/{file}" for file in (EXITS_FILE, ends_file("*"))),
+)
 """The files of a run that are collected (``deployment.agents.files_of``)."""
 
 

@@ -96,7 +96,9 @@ def delay_cdf(run: Run) -> Drawing | None:
     left; a low step on the right is a topic whose subscribers are badly connected.""",
 )
 def delivery_ratio(run: Run) -> Drawing | None:
-    """Share of expected deliveries that were made, by second of publication and by topic."""
+    """Share of expected deliveries that were made, by second of publication and by topic. A gap in the line is a
+    second in which no message with an expected delivery was published.
+    """
     totals = run.totals.messages
     delivered, known, unknown = totals.deliveries.delivered, totals.deliveries.known, totals.deliveries.unknown
     if not known:

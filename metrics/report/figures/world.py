@@ -1,8 +1,6 @@
 """Draws the map: hosts, and the physical links between them as great circles."""
 
-import json
 from functools import cache
-from importlib.resources import files
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +13,7 @@ from matplotlib.text import Annotation
 
 from metrics.foreign_text import printable
 from metrics.report.canvas import BLUE, COAST, LAND, ORANGE, PAPER, distinct_points, in_readers_font, plain_axes
+from metrics.report.coasts import NORTH, SOUTH, read_coasts
 from metrics.report.figures.chapter import Drawing, count, number
 from metrics.report.run import Run
 
@@ -22,7 +21,6 @@ _EARTH_KM = 6371.0
 _MOST_LINKS = 400
 """With more links, single ones cannot be told apart, and their curves are most of the page's weight."""
 
-_SOUTH, _NORTH = -58, 80
 _ROOM = 2.0
 """Pixels around a name."""
 
@@ -47,7 +45,7 @@ def draw_world(run: Run, width: float = 9.0) -> Drawing | None:
     places = hosts[["longitude", "latitude"]].to_numpy(dtype=float)
     places = places[distinct_points(*places.T)]
     axes.scatter(places[:, 0], places[:, 1], s=18, color=ORANGE, edgecolor=PAPER, linewidth=0.5, zorder=3)
-    axes.set(xlim=(-180, 180), ylim=(_SOUTH, _NORTH), xticks=[], yticks=[], aspect=1.25)
+    axes.set(xlim=(-180, 180), ylim=(SOUTH, NORTH), xticks=[], yticks=[], aspect=1.25)
     axes.grid(visible=False)
     axes.set_frame_on(False)
     with in_readers_font():
@@ -71,9 +69,8 @@ def _seen(hosts: pd.DataFrame, links: list[tuple[int, int]]) -> str:
 
 @cache
 def _land() -> Outline:
-    """Return the coasts, without the Antarctic ones, as one path."""
-    rings = json.loads((files("metrics.report") / "data" / "land.json").read_text(encoding="utf-8"))["rings"]
-    shown = [np.array(ring) for ring in rings if max(latitude for _, latitude in ring) > _SOUTH]
+    """Return the coasts as one path."""
+    shown = [np.array(ring) for ring in read_coasts()]
     return Outline.make_compound_path(*(Outline(np.vstack((ring, ring[:1])), closed=True) for ring in shown))
 
 
