@@ -17,7 +17,8 @@ DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
 
 STAGE_DEPENDENCIES = (
     *DEPENDENCIES,
-    *("bcrypt", "cryptography", "fabric", "invoke", "paramiko", "mininet", "rich", "numpy", "pyarrow", "scapy"),
+    *("bcrypt", "cryptography", "fabric", "invoke", "paramiko", "mininet", "pyyaml", "rich", "numpy"),
+    *("pyarrow", "scapy"),
 )
 """The packages that the running stage of a testbed imports besides (the extra ``harness`` in pyproject.toml)."""
 

@@ -253,7 +253,7 @@ def _program_rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
     if peer.events != CONTRACT:
         yield peer.script is not None, "$.peer.script", unused
         yield peer.connect_at_s != PeerSpec().connect_at_s, "$.peer.connect_at_s", unused
-    if peer.events == "trace":
+    if peer.events in ("trace", "none"):
         yield peer.connect != PeerSpec().connect, "$.peer.connect", unused
         yield bool(peer.says), "$.peer.says", unused
         return

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from harness.errors import ExperimentError
 from harness.experiment.document import apply_overrides, input_errors, read_toml
+from peer.protocols.registry import PROTOCOLS
 from topologies.shadow.form import UPWARDS, Process, ShadowFile, read_shadow
 
 ENDINGS: Final = (".yaml", ".yml")
@@ -71,7 +72,7 @@ def _translate(path: Path, shadow: ShadowFile) -> dict[str, Any]:
     return {
         "name": _name(path),
         "description": f"Shadow's {path.name}",
-        "protocol": "complete",
+        "protocol": next(name for name, protocol in PROTOCOLS.items() if protocol.links_all),
         "seed": shadow.seed,
         "underlay": {"kind": "shadow", "path": path.name},
         "workload": {"warmup_s": WARMUP_S, "duration_s": shadow.stop_ns / 1e9, "cooldown_s": 0.0},

@@ -53,7 +53,7 @@ def _alone(found: Found) -> Iterator[None]:
     lock = found.files.with_name(f"{found.files.name}.lock")
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
-        file = lock.open("w")
+        file = lock.open("w", encoding="ascii")
     except OSError as error:
         raise FetchError(f"{lock} cannot be made: {error.strerror}") from None
     with file:

@@ -345,8 +345,8 @@ def test_probes_of_pairs_whose_packets_were_in_time_accuse_nobody(run: RunDir) -
         found = read_emulation(run, in_time)
         assert isinstance(found, Emulation) and found.sweeps is not None
         late[name] = {phase: sweep.errors["p99"].late.samples for phase, sweep in found.sweeps.items()}
-    assert late["none"] == late["one way"] == dict.fromkeys(("before", "during", "after"), 20)
-    assert late["all"] == {"before": 20, "during": 0, "after": 20}
+    assert late["none"] == late["one way"] == dict.fromkeys(("before", "during", "after"), 10)
+    assert late["all"] == {"before": 10, "during": 0, "after": 10}
 
 
 def test_only_publications_that_came_late_have_a_lag(run: RunDir) -> None:
