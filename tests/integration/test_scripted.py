@@ -151,7 +151,7 @@ def slot(folder: Path, text: str, failed: Any, last_s: float = 30.0) -> Scripted
     agent = AgentSpec("m", 1, (place,), (place.listen,), 0, 0, 0, 0, 9.0, peer_ids=IDS[:1], **program)
     overlay = OverlayDocument(1, "random", (NodeSpec(0, 1, (0,), {}, {}),))
     trace = TraceFile(folder / "trace.jsonl", 0, (0,), 0)
-    setting = Setting(0, agent, overlay, {5: (0,)}, UNDILATED)
+    setting = Setting(0, agent, overlay, {5: (0,)}, UNDILATED, folder.absolute() / "tmp")
     return Scripted(setting, Part((0,), {77: 5}, {5: 0}), folder, trace, failed, last_s)
 
 
