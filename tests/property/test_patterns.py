@@ -25,17 +25,20 @@ def structs(base: type[Struct] = Struct) -> Iterator[type[Struct]]:
         yield from structs(kind)
 
 
-def patterns_in(value: Any) -> Iterator[str]:
-    """All patterns in msgspec's description of a type, however deep."""
+def patterns_in(value: Any, above: frozenset[int] = frozenset()) -> Iterator[str]:
+    """All patterns in msgspec's description of a type, however deep. ``above``: descriptions that it is part of."""
+    if id(value) in above:
+        return  # a type that contains itself
+    above |= {id(value)}
     if isinstance(value, inspect.StrType) and value.pattern is not None:
         yield value.pattern
     children = value.__struct_fields__ if isinstance(value, Struct) else ()
     for child in (getattr(value, name) for name in children):
         if isinstance(child, tuple):
             for item in child:
-                yield from patterns_in(item)
+                yield from patterns_in(item, above)
         elif isinstance(child, (inspect.Type, inspect.Field)):
-            yield from patterns_in(child)
+            yield from patterns_in(child, above)
 
 
 def all_patterns() -> dict[str, set[str]]:
