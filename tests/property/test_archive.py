@@ -75,7 +75,7 @@ def snapshot(folder: Path) -> dict[str, object]:
             found[name] = path.readlink()
         elif path.is_file():
             found[name] = (path.read_bytes(), path.stat().st_mode)
-        elif name not in ("run/trace", "run/logs", "run/record"):
+        elif name not in ("run/trace", "run/logs", "run/record", "run/output"):
             found[name] = "folder"
     return found
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from harness.experiment.sections.values import Count, FilePath, Span
+from harness.experiment.sections.values import ON_LINE, Count, FilePath, Span
 from peer.interop import Contract, Events
 
 Reported: TypeAlias = Literal["duplicate", "link", "graft"]
@@ -54,7 +54,7 @@ class ProcessSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """The node on whose host it runs; a node may have several processes, or none."""
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
     """The program and its arguments."""
-    environment: tuple[Annotated[str, Meta(pattern=r"^[^=\x00]+=[^\x00]*\Z")], ...] = ()
+    environment: tuple[Annotated[str, Meta(pattern=rf"^(?:(?!=){ON_LINE})+={ON_LINE}*\Z")], ...] = ()
     """Variables besides those of the user who started the run, such as `LANG=C`."""
     start_s: Span = 0.0
     """When it is started, in seconds after the start of the publishing window."""

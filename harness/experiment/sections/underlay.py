@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from msgspec import Meta, Struct
 from msgspec.structs import force_setattr
 
-from harness.experiment.sections.values import AccessRate, Count, Delay, FilePath, Group, OptionalDelay
+from harness.experiment.sections.values import ON_LINE, AccessRate, Count, Delay, FilePath, Group, OptionalDelay
 from topologies.importers import Missing, Times
 from topologies.jitter import CORRELATION_MS
 from topologies.kinds import GENERATORS, IMPORTERS, carried_by
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 else:
     UnderlayKind = Literal[*GENERATORS, *IMPORTERS]
 
-_ON_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
-TopoName = Annotated[str, Meta(pattern=rf"^({_ON_LINE}+\.py:)?[A-Za-z_][A-Za-z0-9_]*(,{_ON_LINE}*)?\Z")]
+TopoName = Annotated[str, Meta(pattern=rf"^({ON_LINE}+\.py:)?[A-Za-z_][A-Za-z0-9_]*(,{ON_LINE}*)?\Z")]
 
 
 class LinksSpec(Struct, forbid_unknown_fields=True, frozen=True):

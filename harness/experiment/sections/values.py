@@ -6,6 +6,9 @@ from msgspec import Meta
 
 from topologies.limits import FASTEST_MBIT, LARGEST_DELAY_MS
 
+ON_LINE = r"[^\x00-\x1f\x7f-\x9f\u2028\u2029]"
+"""A pattern of a character that ends no line."""
+
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}\Z")]
 Ratio = Annotated[float, Meta(ge=0, le=1)]
 Positive = Annotated[float, Meta(gt=0)]
