@@ -45,9 +45,9 @@ INTEROP = """
 experimental: {socket_recv_buffer: 7500000, socket_send_buffer: 7500000, use_memory_manager: true}
 general: {model_unblocked_syscall_latency: true, stop_time: 10 min}
 hosts:
-  node0: {network_node_id: 0, processes: [{args: --params /work/params.json, environment: {}, path: sh}]}
-  node1: {network_node_id: 1, processes: [{args: --params /work/params.json, environment: {}, path: sh}]}
-  node10: {network_node_id: 1, processes: [{args: --params /work/params.json, environment: {}, path: sh}]}
+  node0: {network_node_id: 0, processes: [{args: --params /srv/params.json, environment: {}, path: sh}]}
+  node1: {network_node_id: 1, processes: [{args: --params /srv/params.json, environment: {}, path: sh}]}
+  node10: {network_node_id: 1, processes: [{args: --params /srv/params.json, environment: {}, path: sh}]}
 network: {graph: {file: {path: graph.gml}, type: gml}}
 """
 
@@ -136,7 +136,7 @@ def test_an_experiment_in_the_manner_of_gossipsub_interop_is_planned(tmp_path: P
     assert describe_hosts(agent_of(planned)).splitlines()[1:] == ["10.0.0.1 node0", "10.0.0.2 node1", "10.0.0.3 node10"]
     assert planned.underlay.delay_ms.tolist() == [[0, 110, 110], [120, 0, 7], [120, 7, 0]]
     assert planned.underlay.rate_mbit.tolist() == [[1024, 50, 50]] * 2
-    assert planned.plan.experiment.peer.processes[0].command[1:] == ("--params", "/work/params.json")
+    assert planned.plan.experiment.peer.processes[0].command[1:] == ("--params", "/srv/params.json")
 
 
 def test_paths_to_the_folder_of_the_data_lead_to_that_of_the_file(tmp_path: Path) -> None:
