@@ -1,7 +1,8 @@
 """Faults of a run that its verdict must find: of its network while it runs (``LIVE``), and of what was recorded of it.
 
-A live fault is a network that differs from the one that the documents ask for, or a fault of the data plane. A recorded
-fault is a change to a copy of a run directory (``RECORDED``). Each has the checks of which at least one must fail.
+A live fault is a network that differs from the one that the documents ask for, or a defect of the data plane. A
+recorded fault is a change to a copy of a run directory (``RECORDED``). Each has the checks of which at least one must
+fail.
 """
 
 import json
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import _edited_runs as edited
-from harness.planes.userspace.faults import Fault, HiddenFault, LateFirsts, UnaskedDrops, WrongRates
+from harness.planes.userspace.defects import Defect, HiddenDefect, LateFirsts, UnaskedDrops, WrongRates
 from topologies.network import Network
 
 Change = Callable[[Network], Network]
@@ -35,7 +36,7 @@ class LiveFault:
         found_by: checks of which at least one must fail.
         settings: of the experiment, for example the loss that is asked for.
         change: of a size, makes the network that the data plane gets from the one that is asked for.
-        plane: of a size, a fault of the data plane.
+        plane: of a size, a defect of the data plane.
     """
 
     text: str
@@ -43,7 +44,7 @@ class LiveFault:
     found_by: tuple[str, ...]
     settings: tuple[str, ...] = ()
     change: Callable[[float], Change] = _as_asked
-    plane: Callable[[float], Fault | None] = lambda _: None
+    plane: Callable[[float], Defect | None] = lambda _: None
 
 
 def _slower(pairs: Callable[[int], list[tuple[int, int]]], ms: float) -> Change:
@@ -170,25 +171,25 @@ LIVE: dict[str, LiveFault] = {
         "every packet {:g} ms late before the data plane records it",
         (2, 1),
         ("host_capture_outbound",),
-        plane=lambda size: HiddenFault("read", late_ms=size),
+        plane=lambda size: HiddenDefect("read", late_ms=size),
     ),
     "lost before the record": LiveFault(
         "every {:g}th packet of a host lost before the data plane records it",
         (50, 500),
         ("host_capture_packets",),
-        plane=lambda size: HiddenFault("read", drop_every=int(size)),
+        plane=lambda size: HiddenDefect("read", drop_every=int(size)),
     ),
     "late after the record": LiveFault(
         "every packet {:g} ms late after the data plane recorded it",
         (2, 1),
         ("host_capture_inbound",),
-        plane=lambda size: HiddenFault("write", late_ms=size),
+        plane=lambda size: HiddenDefect("write", late_ms=size),
     ),
     "lost after the record": LiveFault(
         "every {:g}th packet of a host lost after the data plane recorded it",
         (50, 500),
         ("host_capture_packets",),
-        plane=lambda size: HiddenFault("write", drop_every=int(size)),
+        plane=lambda size: HiddenDefect("write", drop_every=int(size)),
     ),
     "late first packets": LiveFault(
         "the first packet of each pair of hosts {:g} ms late",

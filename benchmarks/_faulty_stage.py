@@ -19,12 +19,12 @@ from topologies.network import Network
 
 
 class WrongPlane(UserspacePlane):
-    """A data plane that was given another network than the one asked for, or that has a fault of its own."""
+    """A data plane that was given another network than the one asked for, or that has a defect."""
 
     def __init__(self, network: Network, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the plane's
         fault, size = _faults.LIVE[sys.argv[2]], float(sys.argv[3])
         self._wrong = fault.change(size)
-        super().__init__(self._wrong(network), *arguments, fault=fault.plane(size), **options)
+        super().__init__(self._wrong(network), *arguments, defect=fault.plane(size), **options)
 
     def apply(self, change: Change) -> None:
         """Change the network, and be wrong again."""

@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from harness.planes.userspace.faults import Firsts, LateFirsts
+from harness.planes.userspace.defects import Firsts, LateFirsts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.probes import Prober
 from metrics.recorded import first_packets
@@ -28,18 +28,18 @@ Ints = npt.NDArray[np.int64]
 class StallingNetwork:
     """Answers as ``Prober.exchange`` does. Whatever is due in a stall of the machine happens at the stall's end."""
 
-    def __init__(self, network: Network, stalls_ns: Ints, fault: LateFirsts | None, seed: int) -> None:
+    def __init__(self, network: Network, stalls_ns: Ints, defect: LateFirsts | None, seed: int) -> None:
         """Begin with hosts that have exchanged nothing.
 
         Args:
-            network: what is asked, and what happens but for stalls and fault.
+            network: what is asked, and what happens but for stalls and the defect.
             stalls_ns: (n, 2) sorted and disjoint.
-            fault: of first frames; None = there is none.
+            defect: of first frames; None = there is none.
             seed: of the errors of an idle machine.
         """
         self._delay_ns = (network.asked_of_pairs().delay_ms * MS).astype(np.int64)
         self._stalls_ns = stalls_ns
-        self._firsts = fault and Firsts(fault)
+        self._firsts = defect and Firsts(defect)
         self._random = np.random.default_rng(seed)
         self._now_ns = 0
 
@@ -71,7 +71,7 @@ def draw_stalls(rate_per_s: float, shortest_ms: float, longest_ms: float, random
 
 
 def introduce(
-    network: Network, stalls_ns: Ints, fault: LateFirsts | None, seed: int, *, watched: bool = False
+    network: Network, stalls_ns: Ints, defect: LateFirsts | None, seed: int, *, watched: bool = False
 ) -> list[IntroductionAttempt]:
     """The attempts that the certificate makes in such a network. ``watched``: the stalls are in ``stalls.jsonl``."""
     with tempfile.TemporaryDirectory() as folder:
@@ -79,6 +79,6 @@ def introduce(
         if watched:
             lines = [Stall("host", start, end, 0).line() for start, end in stalls_ns.tolist()]
             (run_dir / STALLS_FILE).write_bytes(b"".join(lines))
-        prober = cast(Prober, StallingNetwork(network, stalls_ns, fault, seed))
+        prober = cast(Prober, StallingNetwork(network, stalls_ns, defect, seed))
         rows = Certifier(prober, network, run_dir, seed).introduce(RATE_PER_S)
         return first_packets.judge(rows, read_stalls(run_dir))

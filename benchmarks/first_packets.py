@@ -24,7 +24,7 @@ from harness.machine import sandbox
 from harness.machine.awake import kept_awake
 from harness.machine.watchdog import Watchdog
 from harness.planes.plane import Port
-from harness.planes.userspace.faults import LateFirsts
+from harness.planes.userspace.defects import LateFirsts
 from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated import hosts
@@ -85,14 +85,14 @@ def _measure(network: Network, sweeps: int, conditions: Conditions) -> Iterator[
     """A row per condition."""
     made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(network.size)])
     with kept_awake():
-        for condition, fault in conditions.items():
-            judged = [_sweep(network, made, fault, seed) for seed in range(sweeps)]
+        for condition, defect in conditions.items():
+            judged = [_sweep(network, made, defect, seed) for seed in range(sweeps)]
             yield {"condition": condition} | _count(judged)
     hosts.stop(made)
 
 
 def _sweep(
-    network: Network, made: list[hosts.EmulatedHost], fault: LateFirsts | None, seed: int
+    network: Network, made: list[hosts.EmulatedHost], defect: LateFirsts | None, seed: int
 ) -> list[IntroductionAttempt]:
     """The attempts of one introduction over a data plane of its own."""
     netns = [host.netns for host in made]
@@ -102,7 +102,7 @@ def _sweep(
         watchdog = Watchdog(run_dir, UNDILATED)
         watchdog.start()
         stack.callback(watchdog.stop)
-        plane = UserspacePlane(network, seed, run_dir, fault=fault)
+        plane = UserspacePlane(network, seed, run_dir, defect=defect)
         stack.callback(plane.kill)
         plane.attach(
             [Port(number, path, address) for number, (path, address) in enumerate(zip(netns, wan, strict=True))]
@@ -115,11 +115,11 @@ def _sweep(
 
 def _model(network: Network, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition and rate of stalls."""
-    for condition, fault in conditions.items():
+    for condition, defect in conditions.items():
         for rate_per_s, shortest_ms, longest_ms in STALLS:
             random = np.random.default_rng(1)
             drawn = (draw_stalls(rate_per_s, shortest_ms, longest_ms, random) for _ in range(sweeps))
-            judged = [introduce(network, stalls, fault, seed) for seed, stalls in enumerate(drawn)]
+            judged = [introduce(network, stalls, defect, seed) for seed, stalls in enumerate(drawn)]
             stalls = f"{rate_per_s:g}/s of {shortest_ms} to {longest_ms} ms"
             yield {"condition": condition, "stalls": stalls} | _count(judged)
 

@@ -15,7 +15,7 @@ from harness.errors import TestbedError
 from harness.planes.host_capture.handle import HostCaptures as Process
 from harness.planes.pcapng import OUTBOUND
 from harness.planes.plane import FinalCounters, Port
-from harness.planes.userspace.faults import HiddenFault
+from harness.planes.userspace.defects import HiddenDefect
 from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
 from harness.testbeds.emulated.echo import EchoSockets
@@ -51,10 +51,10 @@ def address(host: int) -> str:
 
 
 class Recorded:
-    """What both captures say of some echo requests and replies over a data plane with a fault."""
+    """What both captures say of some echo requests and replies over a data plane with a defect."""
 
-    def __init__(self, namespaces: list[str], folder: Path, fault: HiddenFault | None, dilation: float = 1.0) -> None:
-        plane = UserspacePlane(uniform_network(HOSTS, 5.0), 1, folder, time_dilation=dilation, fault=fault)
+    def __init__(self, namespaces: list[str], folder: Path, defect: HiddenDefect | None, dilation: float = 1.0) -> None:
+        plane = UserspacePlane(uniform_network(HOSTS, 5.0), 1, folder, time_dilation=dilation, defect=defect)
         second = Process({host: namespaces[host] for host in SAMPLED}, folder, clock=Clock(dilation))
         try:
             plane.attach([Port(host, netns, address(host)) for host, netns in enumerate(namespaces)])
@@ -86,12 +86,12 @@ class Recorded:
         return seen
 
 
-Record = Callable[[HiddenFault | None], Recorded]
+Record = Callable[[HiddenDefect | None], Recorded]
 
 
 @pytest.fixture
 def record(namespaces: list[str], tmp_path: Path) -> Record:
-    return lambda fault: Recorded(namespaces, tmp_path, fault)
+    return lambda defect: Recorded(namespaces, tmp_path, defect)
 
 
 def failures(found: HostCaptures) -> set[str]:
@@ -121,7 +121,7 @@ def test_both_captures_have_virtual_instants(namespaces: list[str], tmp_path: Pa
 
 
 def test_a_delay_before_the_record_of_a_read_is_found(record: Record) -> None:
-    recorded = record(HiddenFault("read", late_ms=LATE_MS))
+    recorded = record(HiddenDefect("read", late_ms=LATE_MS))
     found = recorded.compare()
     assert failures(found) == {"host_capture_outbound"}
     assert found.outbound.late.samples == found.outbound.samples
@@ -130,7 +130,7 @@ def test_a_delay_before_the_record_of_a_read_is_found(record: Record) -> None:
 
 
 def test_a_delay_after_the_record_of_a_write_is_found(record: Record) -> None:
-    recorded = record(HiddenFault("write", late_ms=LATE_MS))
+    recorded = record(HiddenDefect("write", late_ms=LATE_MS))
     found = recorded.compare()
     assert failures(found) - {"host_capture_outbound"} == {"host_capture_inbound"}
     assert found.inbound.late.samples == found.inbound.samples
@@ -139,7 +139,7 @@ def test_a_delay_after_the_record_of_a_write_is_found(record: Record) -> None:
 
 
 def test_frames_that_vanish_before_they_are_recorded_are_found(record: Record) -> None:
-    recorded = record(HiddenFault("read", drop_every=EVERY))
+    recorded = record(HiddenDefect("read", drop_every=EVERY))
     found = recorded.compare()
     sent = [int((seen.tap == TX).sum()) for seen in recorded.kernel]
     assert found.total("unread") == found.total("unmatched") == sum(frames // EVERY for frames in sent) > 0
@@ -148,7 +148,7 @@ def test_frames_that_vanish_before_they_are_recorded_are_found(record: Record) -
 
 
 def test_frames_that_vanish_after_they_are_recorded_are_found(record: Record) -> None:
-    recorded = record(HiddenFault("write", drop_every=EVERY))
+    recorded = record(HiddenDefect("write", drop_every=EVERY))
     found = recorded.compare()
     written = [int((seen.tap == RX).sum()) for seen in recorded.plane]
     assert found.total("undelivered") == found.total("unmatched") == sum(frames // EVERY for frames in written) > 0

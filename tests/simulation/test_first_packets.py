@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks._stalling_network import draw_stalls, introduce
-from harness.planes.userspace.faults import LateFirsts
+from harness.planes.userspace.defects import LateFirsts
 from metrics.recorded.first_packets import IntroductionAttempt, standing
 from tests.examples import long_unless
 from topologies.generated import cities_underlay
@@ -26,10 +26,10 @@ def is_found(attempts: list[IntroductionAttempt]) -> bool:
 
 
 def sweeps(
-    fault: LateFirsts | None, stalls: tuple[float, float, float], count: int, **options: bool
+    defect: LateFirsts | None, stalls: tuple[float, float, float], count: int, **options: bool
 ) -> list[list[IntroductionAttempt]]:
     random = np.random.default_rng(1)
-    return [introduce(CITIES, draw_stalls(*stalls, random), fault, seed, **options) for seed in range(count)]
+    return [introduce(CITIES, draw_stalls(*stalls, random), defect, seed, **options) for seed in range(count)]
 
 
 @pytest.mark.parametrize("stalls", long_unless(STALLS[2:], STALLS))

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from harness.machine.child import unwrap, wrap
 from harness.planes.plane import AccessChange, Counters, FinalCounters, PairChange, Port
-from harness.planes.userspace.faults import Fault
+from harness.planes.userspace.defects import Defect
 from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
 from topologies.link_graph import LinkGraph
 from topologies.model import between
@@ -28,7 +28,7 @@ class Attach(Struct, frozen=True, tag=True):
     seed: int
     time_dilation: float
     late_ns: int
-    fault: Fault | None = None
+    defect: Defect | None = None
 
 
 class SetPair(Struct, frozen=True, tag=True):

@@ -25,7 +25,7 @@ from harness.planes.plane import (
 from harness.planes.userspace import commands, gauges
 from harness.planes.userspace.capture import GROUP_HOSTS
 from harness.planes.userspace.commands import Command, Reply
-from harness.planes.userspace.faults import Fault
+from harness.planes.userspace.defects import Defect
 from harness.planes.userspace.forwarder import LATE_NS
 from metrics.rundir.files import DATAPLANE_FILE
 from peer.files import LOGS_FOLDER
@@ -61,7 +61,7 @@ class UserspacePlane:
         metrics: tuple[str, int] | None = None,
         time_dilation: float = 1.0,
         late_ns: int = LATE_NS,
-        fault: Fault | None = None,
+        defect: Defect | None = None,
     ) -> None:
         """Start the processes.
 
@@ -72,12 +72,12 @@ class UserspacePlane:
             metrics: address and port for Prometheus; None = not served.
             time_dilation: factor by which everything runs slower; reported times are virtual.
             late_ns: frames later than this are counted and recorded as late.
-            fault: an injected fault, for tests and benchmarks.
+            defect: a deliberate defect of the plane, for tests and benchmarks.
         """
         self._network = network
         self._seed = seed
         self._time_dilation, self._late_ns = time_dilation, late_ns
-        self._fault = fault
+        self._defect = defect
         self._logs = folder / LOGS_FOLDER
         self._writer: Child | None = None
         self._files: tuple[Path, ...] = ()
@@ -100,7 +100,7 @@ class UserspacePlane:
     def attach(self, ports: Sequence[Port]) -> None:
         """Make every host's device, address it, bring it up, and start to forward."""
         check_ports(ports, self._network.size)
-        command = commands.Attach(tuple(ports), self._seed, self._time_dilation, self._late_ns, self._fault)
+        command = commands.Attach(tuple(ports), self._seed, self._time_dilation, self._late_ns, self._defect)
         self._ask_with(commands.wrap_network(self._network), command)
 
     def apply(self, change: Change) -> None:

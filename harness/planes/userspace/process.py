@@ -26,7 +26,7 @@ from harness.planes.plane import FinalCounters
 from harness.planes.userspace import commands, gauges, lateness, tun
 from harness.planes.userspace.capture import CaptureRecorder
 from harness.planes.userspace.commands import CaptureTally, Reply
-from harness.planes.userspace.faults import emulate, make_forwarder
+from harness.planes.userspace.defects import emulate, make_forwarder
 from harness.planes.userspace.forwarder import Forwarder
 from harness.planes.userspace.intake import LOOK_NS, Burst
 from harness.planes.userspace.links import AccessLink
@@ -191,7 +191,7 @@ class Plane:
             self._control.send(commands.encode(reply))
 
     def _attach(self, command: commands.Attach, descriptors: list[int]) -> Reply:
-        network = emulate(commands.unwrap_network(descriptors[0]), command.seed, command.fault)
+        network = emulate(commands.unwrap_network(descriptors[0]), command.seed, command.defect)
         for port in command.ports:
             device = tun.open_device(port)
             link = AccessLink(port.host, device)
@@ -201,7 +201,7 @@ class Plane:
         self._devices = [port.device for port in command.ports]
         largest = max(port.mtu for port in command.ports)
         self.clock = Clock(command.time_dilation)
-        self.forwarder = make_forwarder(network, self.clock.now_ns, largest, command.late_ns, command.fault)
+        self.forwarder = make_forwarder(network, self.clock.now_ns, largest, command.late_ns, command.defect)
         gc.collect()
         gc.freeze()
         gc.disable()

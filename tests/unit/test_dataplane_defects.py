@@ -10,10 +10,10 @@ import pytest
 from harness.planes.pcapng import INBOUND, OUTBOUND
 from harness.planes.userspace.capture import CaptureRecorder
 from harness.planes.userspace.commands import Attach, decode_command, encode
-from harness.planes.userspace.faults import (
-    Fault,
-    HiddenFault,
-    HiddenFaultForwarder,
+from harness.planes.userspace.defects import (
+    Defect,
+    HiddenDefect,
+    HiddenDefectForwarder,
     LateFirsts,
     LateFirstsNetwork,
     UnaskedDrops,
@@ -32,10 +32,10 @@ ADDRESSES = [f"10.0.0.{host + 1}" for host in range(HOSTS)]
 FRAMES = [(0, 1), (0, 1), (1, 0), (0, 2), (2, 0), (2, 0), (1, 2), (3, 1), (0, 1)]
 
 
-def late(fault: LateFirsts, *, renewed: bool = False) -> list[bool]:
+def late(defect: LateFirsts, *, renewed: bool = False) -> list[bool]:
     """Which of ``FRAMES`` are late. ``renewed``: all pairs are set again before each, to what they are."""
     asked = uniform_network(HOSTS, DELAY_MS)
-    network = LateFirstsNetwork(asked, 1, fault)
+    network = LateFirstsNetwork(asked, 1, defect)
     for host, address in enumerate(ADDRESSES):
         network.add(AccessLink(host, host), address)
     found = []
@@ -60,7 +60,7 @@ def test_the_first_frame_that_each_host_sends_is_late(renewed: bool) -> None:
     assert late(LateFirsts("hosts"), renewed=renewed) == expected
 
 
-def test_the_fault_may_be_of_every_so_many_pairs() -> None:
+def test_the_defect_may_be_of_every_so_many_pairs() -> None:
     expected = [False, False, True, False, True, False, False, True, False]
     assert late(LateFirsts("pairs", every=2)) == expected
 
@@ -84,22 +84,22 @@ def test_rates_that_changes_ask_for_are_applied_wrongly(factor: float, rate_mbit
     assert network.links[0].route[socket.inet_aton(ADDRESSES[1])].delay_ns == 30_000_000
 
 
-def test_no_network_has_the_fault_unless_it_is_asked_for() -> None:
+def test_no_network_has_the_defect_unless_it_is_asked_for() -> None:
     attach = decode_command(encode(Attach((), 1, 1.0, 1)))
-    assert isinstance(attach, Attach) and attach.fault is None
+    assert isinstance(attach, Attach) and attach.defect is None
     clean = emulate(uniform_network(1, 0.0), 1, None)
     assert type(clean) is EmulatedNetwork
     assert type(make_forwarder(clean, lambda: 0, 100, 1, None)) is Forwarder
 
 
-@pytest.mark.parametrize("fault", [LateFirsts("pairs"), HiddenFault("read", late_ms=2.5), HiddenFault("write", 0, 3)])
-def test_a_fault_reaches_the_forwarding_process_as_it_is(fault: Fault) -> None:
-    asked = Attach((), 1, 1.0, 1, fault)
+@pytest.mark.parametrize("defect", [LateFirsts("pairs"), HiddenDefect("read", 2.5), HiddenDefect("write", 0, 3)])
+def test_a_defect_reaches_the_forwarding_process_as_it_is(defect: Defect) -> None:
+    asked = Attach((), 1, 1.0, 1, defect)
     assert decode_command(encode(asked)) == asked
-    network = emulate(uniform_network(1, 0.0), 1, fault)
-    assert isinstance(network, LateFirstsNetwork) is isinstance(fault, LateFirsts)
-    forwarder = make_forwarder(network, lambda: 0, 100, 1, fault)
-    assert isinstance(forwarder, HiddenFaultForwarder) is isinstance(fault, HiddenFault)
+    network = emulate(uniform_network(1, 0.0), 1, defect)
+    assert isinstance(network, LateFirstsNetwork) is isinstance(defect, LateFirsts)
+    forwarder = make_forwarder(network, lambda: 0, 100, 1, defect)
+    assert isinstance(forwarder, HiddenDefectForwarder) is isinstance(defect, HiddenDefect)
 
 
 def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_cause() -> None:
@@ -133,7 +133,7 @@ Instants = list[tuple[int, int]]
 """Instants in ms and the numbers of frames."""
 
 
-def pass_on(fault: HiddenFault) -> tuple[Instants, Instants, Instants, Forwarder]:
+def pass_on(defect: HiddenDefect) -> tuple[Instants, Instants, Instants, Forwarder]:
     """Send six frames from host 0 to host 1: what is recorded as read and as written, and what host 1 gets."""
     now_ns, device = 0, deque[bytes]()
     recorded: dict[int, Instants] = {OUTBOUND: [], INBOUND: []}
@@ -157,7 +157,7 @@ def pass_on(fault: HiddenFault) -> tuple[Instants, Instants, Instants, Forwarder
     network = EmulatedNetwork(uniform_network(HOSTS, DELAY_MS), 1)
     for host, address in enumerate(ADDRESSES):
         network.add(AccessLink(host, host), address)
-    forwarder = HiddenFaultForwarder(fault, network, lambda: now_ns, read, write)
+    forwarder = HiddenDefectForwarder(defect, network, lambda: now_ns, read, write)
     forwarder.recorder = cast("CaptureRecorder", Recorder())
     sending = list(enumerate(SENT_MS))
     while sending or forwarder.next_due_ns is not None:
@@ -180,28 +180,28 @@ def third(number: int) -> bool:
 
 
 def test_frames_may_wait_before_they_count_as_read() -> None:
-    assert pass_on(HiddenFault("read", late_ms=3))[:3] == (at(3), at(13), at(13))
+    assert pass_on(HiddenDefect("read", late_ms=3))[:3] == (at(3), at(13), at(13))
 
 
 def test_frames_may_wait_after_they_count_as_written() -> None:
-    assert pass_on(HiddenFault("write", late_ms=3))[:3] == (at(0), at(10), at(13))
+    assert pass_on(HiddenDefect("write", late_ms=3))[:3] == (at(0), at(10), at(13))
 
 
 @pytest.mark.parametrize("late_ms", [0, 3])
 def test_frames_may_vanish_before_they_count_as_read(late_ms: float) -> None:
-    *found, forwarder = pass_on(HiddenFault("read", late_ms, drop_every=3))
+    *found, forwarder = pass_on(HiddenDefect("read", late_ms, drop_every=3))
     assert found == [at(late_ms, third), at(late_ms + 10, third), at(late_ms + 10, third)]
     assert (forwarder.frames_in, forwarder.frames_out, forwarder.counters().unaccounted) == (4, 4, 0)
 
 
 @pytest.mark.parametrize("late_ms", [0, 3])
 def test_frames_may_vanish_after_they_count_as_written(late_ms: float) -> None:
-    *found, forwarder = pass_on(HiddenFault("write", late_ms, drop_every=3))
+    *found, forwarder = pass_on(HiddenDefect("write", late_ms, drop_every=3))
     assert found == [at(0), at(10), at(late_ms + 10, third)]
     assert (forwarder.frames_in, forwarder.frames_out, forwarder.counters().unaccounted) == (6, 6, 0)
 
 
 @pytest.mark.parametrize("side", ["read", "write"])
 def test_a_frame_that_waits_is_in_no_measure_of_the_data_plane(side: Literal["read", "write"]) -> None:
-    *_, forwarder = pass_on(HiddenFault(side, late_ms=3))
+    *_, forwarder = pass_on(HiddenDefect(side, late_ms=3))
     assert forwarder.lateness_max_ns == forwarder.frames_late == 0

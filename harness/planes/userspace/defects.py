@@ -1,4 +1,4 @@
-"""Injected faults, for tests and benchmarks of the checks that find them. No run of an experiment has one."""
+"""Deliberate defects, for tests and benchmarks of the checks that find them. No run of an experiment has one."""
 
 import contextlib
 import os
@@ -18,12 +18,12 @@ _TCP = b"\x06"
 
 
 class LateFirsts(Struct, frozen=True, tag=True):
-    """A fault that delays first frames.
+    """A defect that delays first frames.
 
     Attributes:
         of: ``pairs``: the first frame of each directed pair; ``hosts``: the first frame that each host sends.
         late_ms: the delay in virtual ms.
-        every: n = only every n-th pair or host has the fault, in order of their first frames.
+        every: n = only every n-th pair or host has the defect, in order of their first frames.
     """
 
     of: Literal["pairs", "hosts"]
@@ -32,27 +32,27 @@ class LateFirsts(Struct, frozen=True, tag=True):
 
 
 class Firsts:
-    """The first frames that the fault delays."""
+    """The first frames that the defect delays."""
 
-    def __init__(self, fault: LateFirsts) -> None:
-        self._fault = fault
+    def __init__(self, defect: LateFirsts) -> None:
+        self._defect = defect
         self._met: set[int | tuple[int, int]] = set()
 
     def extra_ns(self, source: int, destination: int) -> int:
         """Return the delay of this frame between the two hosts."""
-        key = source if self._fault.of == "hosts" else (source, destination)
+        key = source if self._defect.of == "hosts" else (source, destination)
         if key in self._met:
             return 0
         self._met.add(key)
-        return 0 if len(self._met) % self._fault.every else round(self._fault.late_ms * 1e6)
+        return 0 if len(self._met) % self._defect.every else round(self._defect.late_ms * 1e6)
 
 
 class LateFirstsNetwork(EmulatedNetwork):
-    """A network with that fault. Only first frames look up their route, so later ones cost nothing."""
+    """A network with that defect. Only first frames look up their route, so later ones cost nothing."""
 
-    def __init__(self, network: Network, seed: int, fault: LateFirsts) -> None:
+    def __init__(self, network: Network, seed: int, defect: LateFirsts) -> None:
         super().__init__(network, seed)
-        self._firsts = Firsts(fault)
+        self._firsts = Firsts(defect)
 
     def connect(self, source: int, address: bytes) -> Pair:
         """Return the pair of a frame without a known route. Forget a delayed pair, so its next frame is not late."""
@@ -67,8 +67,8 @@ class LateFirstsNetwork(EmulatedNetwork):
         return pair
 
 
-class HiddenFault(Struct, frozen=True, tag=True):
-    """A fault at the hosts' devices that the data plane's own record does not show.
+class HiddenDefect(Struct, frozen=True, tag=True):
+    """A defect at the hosts' devices that the data plane's own record does not show.
 
     Attributes:
         at: ``read``: between the device and the data plane's record that it has read a frame; ``write``: between its
@@ -83,7 +83,7 @@ class HiddenFault(Struct, frozen=True, tag=True):
 
 
 class UnaskedDrops(Struct, frozen=True, tag=True):
-    """A fault that drops TCP packets, and counts them under a cause for which no experiment asks.
+    """A defect that drops TCP packets, and counts them under a cause for which no experiment asks.
 
     Attributes:
         cause: one of ``plane.DROP_CAUSES``.
@@ -95,7 +95,7 @@ class UnaskedDrops(Struct, frozen=True, tag=True):
 
 
 class WrongRates(Struct, frozen=True, tag=True):
-    """A fault that applies other access rates than those that the scheduled changes ask for.
+    """A defect that applies other access rates than those that the scheduled changes ask for.
 
     Attributes:
         factor: of the rate that is asked for; 0 = the change of the rate is not applied.
@@ -105,11 +105,11 @@ class WrongRates(Struct, frozen=True, tag=True):
 
 
 class WrongRatesNetwork(EmulatedNetwork):
-    """A network with that fault."""
+    """A network with that defect."""
 
-    def __init__(self, network: Network, seed: int, fault: WrongRates) -> None:
+    def __init__(self, network: Network, seed: int, defect: WrongRates) -> None:
         super().__init__(network, seed)
-        self._factor = fault.factor
+        self._factor = defect.factor
 
     def change(self, changes: tuple[Reach, ...]) -> None:
         """Let these changes hold, with other rates."""
@@ -117,14 +117,14 @@ class WrongRatesNetwork(EmulatedNetwork):
         super().change(tuple(Reach(change, len(self.links)) for change in wrong))
 
 
-Fault = LateFirsts | HiddenFault | UnaskedDrops | WrongRates
+Defect = LateFirsts | HiddenDefect | UnaskedDrops | WrongRates
 
 
 class _Waiting:
-    """The frames that wait for the fault, in the order in which they came, by device."""
+    """The frames that wait for the defect, in the order in which they came, by device."""
 
-    def __init__(self, fault: HiddenFault, clock: Callable[[], int]) -> None:
-        self._late_ns, self._drop_every, self._clock = round(fault.late_ms * 1e6), fault.drop_every, clock
+    def __init__(self, defect: HiddenDefect, clock: Callable[[], int]) -> None:
+        self._late_ns, self._drop_every, self._clock = round(defect.late_ms * 1e6), defect.drop_every, clock
         self._frames: dict[int, deque[tuple[int, bytes]]] = {}
         self._met: Counter[int] = Counter()
 
@@ -145,13 +145,13 @@ class _Waiting:
         return {device: frames[0][0] for device, frames in self._frames.items() if frames}
 
 
-class HiddenFaultForwarder(Forwarder):
-    """A forwarder with that fault, which knows of the frames only before, or only after, they meet it."""
+class HiddenDefectForwarder(Forwarder):
+    """A forwarder with that defect, which knows of the frames only before, or only after, they meet it."""
 
-    def __init__(self, fault: HiddenFault, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
+    def __init__(self, defect: HiddenDefect, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
         super().__init__(*arguments, **options)
-        self._waiting = _Waiting(fault, self._clock)
-        self._is_at_read = fault.at == "read"
+        self._waiting = _Waiting(defect, self._clock)
+        self._is_at_read = defect.at == "read"
         self._device_read, self._device_write = self._read, self._write
         if self._is_at_read:
             self._read = self._read_waiting
@@ -203,38 +203,38 @@ class HiddenFaultForwarder(Forwarder):
 
 
 class UnaskedDropsForwarder(Forwarder):
-    """A forwarder with that fault."""
+    """A forwarder with that defect."""
 
-    def __init__(self, fault: UnaskedDrops, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
+    def __init__(self, defect: UnaskedDrops, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
         super().__init__(*arguments, **options)
-        self._fault = fault
+        self._defect = defect
         self._met = 0
 
     def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> bool | None:
         """Drop the frame if it is due to be dropped."""
         if frame[9:10] == _TCP:
             self._met += 1
-            if self._met % self._fault.every == 0:
-                self.drops[self._fault.cause] += 1
+            if self._met % self._defect.every == 0:
+                self.drops[self._defect.cause] += 1
                 return None
         return super()._admit(now_ns, link, frame)
 
 
-def emulate(network: Network, seed: int, fault: Fault | None) -> EmulatedNetwork:
-    """Return the emulated network, with the fault if it is one of networks."""
-    if isinstance(fault, LateFirsts):
-        return LateFirstsNetwork(network, seed, fault)
-    if isinstance(fault, WrongRates):
-        return WrongRatesNetwork(network, seed, fault)
+def emulate(network: Network, seed: int, defect: Defect | None) -> EmulatedNetwork:
+    """Return the emulated network, with the defect if it is one of networks."""
+    if isinstance(defect, LateFirsts):
+        return LateFirstsNetwork(network, seed, defect)
+    if isinstance(defect, WrongRates):
+        return WrongRatesNetwork(network, seed, defect)
     return EmulatedNetwork(network, seed)
 
 
 def make_forwarder(
-    network: EmulatedNetwork, clock: Callable[[], int], frame_bytes: int, late_ns: int, fault: Fault | None
+    network: EmulatedNetwork, clock: Callable[[], int], frame_bytes: int, late_ns: int, defect: Defect | None
 ) -> Forwarder:
-    """Return a forwarder of real devices, with the fault if it is one of forwarders."""
-    if isinstance(fault, HiddenFault):
-        return HiddenFaultForwarder(fault, network, clock, os.read, os.write, frame_bytes, late_ns)
-    if isinstance(fault, UnaskedDrops):
-        return UnaskedDropsForwarder(fault, network, clock, os.read, os.write, frame_bytes, late_ns)
+    """Return a forwarder of real devices, with the defect if it is one of forwarders."""
+    if isinstance(defect, HiddenDefect):
+        return HiddenDefectForwarder(defect, network, clock, os.read, os.write, frame_bytes, late_ns)
+    if isinstance(defect, UnaskedDrops):
+        return UnaskedDropsForwarder(defect, network, clock, os.read, os.write, frame_bytes, late_ns)
     return Forwarder(network, clock, os.read, os.write, frame_bytes, late_ns)
