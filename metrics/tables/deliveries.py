@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metrics.asked import find_asked
-from metrics.facts.deliveries import find_first, list_members
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Bools, Ints
 from metrics.reported import Missing, hide_columns
@@ -20,6 +19,7 @@ from metrics.tables.buckets import bucket_dataset, read_bucket
 from metrics.tables.columns import Column, Groups, conform, find, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.earliest import EARLIEST
+from metrics.tables.first_deliveries import find_first, list_members
 from metrics.tables.published import PUBLISHED
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Rows, Share, Tables

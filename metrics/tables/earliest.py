@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 
 from metrics.checks.evidence import Bounds
 from metrics.executors import Executor
-from metrics.facts.deliveries import find_first
 from metrics.pcap.flows import factorise
 from metrics.pcap.walk import Ints
 from metrics.storage import Place
 from metrics.storage.parquet import open_dataset
 from metrics.tables.buckets import divide, of_messages
 from metrics.tables.columns import conform, find, numbers, valid
+from metrics.tables.first_deliveries import find_first
 from metrics.tables.published import PUBLISHED
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import PIECE_ROWS, Share, write_share

@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from metrics.asked import direct_delays_ms
-from metrics.facts.deliveries import find_first
 from metrics.facts.groups import GroupMessage, Rate
 from metrics.facts.population import TracedPopulation
 from metrics.measures.steiner import MOST_HOSTS, shortest_paths
@@ -21,6 +20,7 @@ from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables import interests
 from metrics.tables.columns import Column, find, numbers
+from metrics.tables.first_deliveries import find_first
 from metrics.tables.hops import HOPS
 from metrics.tables.schemas import GROUPS, arrow_schema
 from metrics.tables.staged import read_staged

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metrics.facts.deliveries import find_first, list_members
+from metrics.tables.first_deliveries import find_first, list_members
 from peer.core.bitset import bitset
 
 PAIRS = 4

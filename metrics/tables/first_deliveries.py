@@ -1,7 +1,7 @@
-"""Find the first delivery of each message to each node. Later deliveries to the node are repeats.
+"""Find the first delivery of each message to each node, for several tables. Later deliveries to the node are repeats.
 
-A *pair* is a message and a node. The callers number their pairs: tables by the rows of other tables, studies by sets of
-nodes. So each caller keeps its own form of pairs, and the rule about their deliveries exists once.
+A *pair* is a message and a node. Each caller numbers its pairs, such as by the rows of another table. Duplicates are
+copies and not deliveries: ``metrics.tables.hops`` finds them. Studies find both in ``harness.studies.observer``.
 """
 
 from typing import NamedTuple
