@@ -15,7 +15,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from topologies.geography import distances_km
-from topologies.importers.pings import read_measurements
+from topologies.importers.wondernetwork_files import read_measurements
 from topologies.model import Matrix
 
 Vector = npt.NDArray[np.float64]

@@ -21,7 +21,7 @@ from harness.workload.follower_graph import sample_followers
 from tests.examples import examples
 from tests.matrices import read_matrix
 from topologies.importers import IMPORTERS, Options
-from topologies.importers.pings import read_measurements
+from topologies.importers.wondernetwork_files import read_measurements
 from topologies.reading import InputError
 
 NAMES = ["Oslo", "San José", "x-1", "Nan"]

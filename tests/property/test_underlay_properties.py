@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as arrays
 from tests.matrices import read_matrix
 from topologies.generated import plain_underlay
 from topologies.importers.matrix import write_matrix
-from topologies.importers.pings import Measurements, Server
 from topologies.importers.wondernetwork import fill_holes
+from topologies.importers.wondernetwork_files import Measurements, Server
 from topologies.model import Host
 from topologies.reading import InputError
 from topologies.sampling import place_hosts, spread_sample

@@ -9,8 +9,8 @@ import pytest
 
 from harness.cli import main
 from tests.matrices import read_matrix
-from topologies.importers.pings import Measurements, Server, read_measurements
 from topologies.importers.wondernetwork import build_underlay, fill_holes
+from topologies.importers.wondernetwork_files import Measurements, Server, read_measurements
 from topologies.reading import InputError
 
 SERVERS = "id,name,title,location,state,country,state_abbv,continent,latitude,longitude\n" + "".join(

@@ -1,7 +1,7 @@
 """WonderNetwork's pings between 246 cities, as an underlay.
 
 Latencies stay as measured, per direction. Pairs without a measurement are filled; ``Underlay.filled`` shows which.
-``topologies.importers.pings`` reads the published files.
+``topologies.importers.wondernetwork_files`` reads the published files.
 
 Source: WonderNetwork, "A day in the life of the Internet", 19-20 July 2020.
 """
@@ -19,7 +19,7 @@ from topologies.generated import plain_underlay
 from topologies.holes import ESTIMATES, RELAYED, REVERSED, fill
 from topologies.importers import Options
 from topologies.importers.imported import Imported
-from topologies.importers.pings import Measurements, Server, published_files, read_measurements
+from topologies.importers.wondernetwork_files import Measurements, Server, published_files, read_measurements
 from topologies.model import Host, Matrix, Underlay, between
 from topologies.provenance import Provenance, hash_files
 from topologies.reading import InputError
@@ -31,7 +31,7 @@ def read_file(path: Path, options: Options) -> Imported:
     """Read the published pings. A sample is spread over WonderNetwork's continents.
 
     Raises:
-        InputError: see ``topologies.importers.pings.read_measurements``, or a pair cannot be filled.
+        InputError: see ``topologies.importers.wondernetwork_files.read_measurements``, or a pair cannot be filled.
     """
     measurements = read_measurements(path)
     underlay = build_underlay(measurements)

@@ -1,4 +1,4 @@
-"""Reads WonderNetwork's published pings.
+"""The files of pings that WonderNetwork published. ``wondernetwork`` makes an underlay of them.
 
 It reads three forms, which differ in their header: the processed pairs (``src,dst,...,rtt_avg_ms,...,mdev_ms,fill``),
 the grouped pings (``source,destination,min,avg,max,mdev``, one row per pair) and the raw hourly pings (the same with a
