@@ -48,7 +48,7 @@ CODE = (
     "metrics/facts",
     "metrics/measures",
     "metrics/overlay",
-    "metrics/rundir/timeline.py",
+    "metrics/rundir/phases.py",
 )
 """Files and folders whose Python files determine the results of a job.
 

@@ -34,7 +34,7 @@ from metrics.measures.snapshots import measure_snapshot
 from metrics.measures.steiner import Matrix
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.measures.underlay import UNDERLAY
-from metrics.rundir.timeline import SECOND_NS, Timeline
+from metrics.rundir.phases import SECOND_NS, Timeline
 from peer.core.bitset import bitset, members
 from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Publish

@@ -16,7 +16,7 @@ from metrics.measures.measure import quantile
 from metrics.recorded.stalls import Bools, Ints, Late, Stalls
 from metrics.rundir.files import ACHIEVED_FILE
 from metrics.rundir.parquet import read_recorded
-from metrics.rundir.timeline import PHASES as PHASES
+from metrics.rundir.phases import PHASES as PHASES
 from metrics.storage import Place
 
 JITTER_SIGMAS = 3.0

@@ -17,7 +17,7 @@ from metrics.measures.measure import quantile
 from metrics.rundir.documents import Placement
 from metrics.rundir.files import ROUND_TRIPS_FILE
 from metrics.rundir.parquet import read_recorded
-from metrics.rundir.timeline import PHASES
+from metrics.rundir.phases import PHASES
 from metrics.storage import Place
 from topologies.link_graph import unlimited
 from topologies.model import Underlay, between

@@ -2,8 +2,8 @@
 
 ``files`` names its files, ``plain`` has the kinds of files that are not allowed, ``reading`` has the rules for missing
 and damaged files, and ``writing`` opens them for writing. ``documents`` and ``lines`` are their types with their
-``bounds``, and the schema version, ``timeline`` the instants of a run, ``parquet`` the version in Parquet files. Only
-the last needs Arrow.
+``bounds``, and the schema version, ``phases`` the phases of a run and their instants, ``parquet`` the version in
+Parquet files. Only the last needs Arrow.
 """
 
 from metrics.rundir.documents import FAILED as FAILED
@@ -28,6 +28,8 @@ from metrics.rundir.documents import Record as Record
 from metrics.rundir.documents import Scope as Scope
 from metrics.rundir.documents import Stall as Stall
 from metrics.rundir.documents import Summary as Summary
+from metrics.rundir.phases import Phase as Phase
+from metrics.rundir.phases import Timeline as Timeline
 from metrics.rundir.reading import DamagedError as DamagedError
 from metrics.rundir.reading import RunDirError as RunDirError
 from metrics.rundir.reading import read_document as read_document
@@ -37,8 +39,6 @@ from metrics.rundir.reading import require_run_dir as require_run_dir
 from metrics.rundir.run import RunDir as RunDir
 from metrics.rundir.run import read_clocks as read_clocks
 from metrics.rundir.run import read_pointer as read_pointer
-from metrics.rundir.timeline import Phase as Phase
-from metrics.rundir.timeline import Timeline as Timeline
 from metrics.rundir.writing import open_log as open_log
 from metrics.rundir.writing import write_document as write_document
 from metrics.rundir.writing import write_file as write_file

@@ -20,7 +20,7 @@ from metrics.rundir.bounds import (
     Whole,
     require_shallow,
 )
-from metrics.rundir.timeline import Phase, Timeline
+from metrics.rundir.phases import Phase, Timeline
 from peer.wire import MTU_BYTES
 
 VALID, SUSPECT, INVALID = "valid", "suspect", "invalid"

@@ -24,8 +24,8 @@ from metrics.rundir.documents import (
     Summary,
 )
 from metrics.rundir.lines import line_decoder
+from metrics.rundir.phases import SECOND_NS, Phase, Timeline
 from metrics.rundir.reading import DamagedError, RunDirError, iterate_lines, read_document, read_lines, require_plain
-from metrics.rundir.timeline import SECOND_NS, Phase, Timeline
 from metrics.storage import Place, StorePath
 from peer.files import OVERLAY_FILE, SCHEDULE_FILE, TRACE_FOLDER
 from peer.wire import MSS_BYTES, MTU_BYTES

@@ -1,4 +1,4 @@
-"""The instants of a run, planned or recorded."""
+"""The phases of a run and their instants, planned or recorded."""
 
 from collections.abc import Mapping
 from typing import Self
