@@ -25,7 +25,7 @@ from metrics.rundir import ClockOffset, FinalState, write_document
 from metrics.rundir.files import CLOCKS_FILE, agent_log
 from peer.files import AGENT_FILE, OVERLAY_FILE, SCHEDULE_FILE, SCRIPT_FILE
 from peer.instances.spec import AgentSpec
-from peer.runtime.processes import collected_files
+from peer.runtime.foreign_processes import collected_files
 
 Result = TypeVar("Result")
 

@@ -27,7 +27,7 @@ from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.interop import CONTRACT
 from peer.protocols.description import Choice
-from peer.runtime.programs import READY_S
+from peer.runtime.line_programs import READY_S
 from topologies.model import Underlay
 
 SAMPLED_MESSAGES = 50

@@ -24,8 +24,8 @@ from peer.instances.spec import PeerPlace
 from peer.runtime.clock import Clock
 from peer.runtime.names import HOSTS_FILE, own_names, take_name
 from peer.runtime.namespaces import CAP_NET_ADMIN, die_with_parent, drop_privileges, enter_network
-from peer.runtime.process import READY, Orders, run_peer
-from peer.runtime.program import ProgramError
+from peer.runtime.peer_process import READY, Orders, run_peer
+from peer.runtime.piped_program import ProgramError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 DISK_FULL_STATUS = os.EX_IOERR

@@ -14,7 +14,7 @@ _LOGICAL = {"graft": 1, "prune": -1}
 """The changes of a number of logical links by trace events."""
 
 MAX_TIMER_S = 1.0
-"""A longer timer is set again after this time, for the reason of ``process.NAP_S`` (s)."""
+"""A longer timer is set again after this time, for the reason of ``peer_process.NAP_S`` (s)."""
 
 
 class Driver:

@@ -1,4 +1,8 @@
-"""The instances of a node in its process: the node joins, leaves and joins again."""
+"""The instances of a Python node in its process: the node joins, leaves and joins again.
+
+``peer.instances`` has the part of this without I/O, which the simulator uses, too. This module has the sockets, the
+clock and the trace of a process.
+"""
 
 import asyncio
 import socket

@@ -10,9 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from peer.core.frames import kind_names
+from peer.runtime.foreign_processes import Processes
 from peer.runtime.instances import Instances
-from peer.runtime.processes import Processes
-from peer.runtime.programs import Programs
+from peer.runtime.line_programs import Programs
 from peer.runtime.scripted import Scripted
 
 _EVENTS = {

@@ -22,8 +22,8 @@ from peer.interop.output import MAX_LINE_BYTES, TOLERANCE_NS, Identity, Placing,
 from peer.interop.script import Script, check_script, find_ends, list_publications
 from peer.lines import LineError, Splitter
 from peer.runtime.clock import epoch_offset_ns
-from peer.runtime.program import Program, ProgramError, describe_status
-from peer.runtime.programs import Setting
+from peer.runtime.line_programs import Setting
+from peer.runtime.piped_program import Program, ProgramError, describe_status
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 

@@ -29,7 +29,7 @@ from peer.runtime.clock import Clock
 from peer.runtime.limits import allow_open_files
 from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
-from peer.runtime.process import Orders
+from peer.runtime.peer_process import Orders
 from peer.runtime.scripted import Part, fit_script
 
 Document = TypeVar("Document")

@@ -13,8 +13,8 @@ import pytest
 from peer.core.directory import Directory
 from peer.instances.spec import AgentSpec, PeerPlace, ProcessSpec
 from peer.runtime.clock import UNDILATED
-from peer.runtime.processes import Processes
-from peer.runtime.program import ProgramError
+from peer.runtime.foreign_processes import Processes
+from peer.runtime.piped_program import ProgramError
 from tests.event_loop import run
 from tests.integration.test_agent import machine
 

@@ -16,8 +16,8 @@ from peer.core.schedule import Crash, Join, Leave, Publish, encode_schedule
 from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace, ProgramSpec
 from peer.runtime.children import descendants
 from peer.runtime.clock import UNDILATED
-from peer.runtime.program import ProgramError
-from peer.runtime.programs import Programs, Setting
+from peer.runtime.line_programs import Programs, Setting
+from peer.runtime.piped_program import ProgramError
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, JOINED, LEFT
 from tests.event_loop import run

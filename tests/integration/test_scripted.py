@@ -14,8 +14,8 @@ from peer.core.schedule import Publish, encode_schedule
 from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
 from peer.runtime.children import descendants
 from peer.runtime.clock import UNDILATED, epoch_offset_ns
-from peer.runtime.program import ProgramError
-from peer.runtime.programs import Setting
+from peer.runtime.line_programs import Setting
+from peer.runtime.piped_program import ProgramError
 from peer.runtime.scripted import Part, Scripted
 from peer.runtime.tracefile import TraceFile
 from tests.event_loop import run

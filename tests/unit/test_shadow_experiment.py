@@ -18,8 +18,8 @@ from harness.planning.plan import PlannedRun
 from harness.planning.shadow import write_shadow
 from metrics.rundir.files import EXPERIMENT_FILE, SHADOW_FILE
 from peer.instances.spec import AgentSpec
+from peer.runtime.foreign_processes import collected_files
 from peer.runtime.names import describe_hosts, own_names
-from peer.runtime.processes import collected_files
 from topologies.shadow.form import read_shadow
 
 SHELL = "/bin/sh"

@@ -24,10 +24,10 @@ from peer.instances.spec import AgentSpec, ProcessSpec
 from peer.runtime.clock import Clock
 from peer.runtime.names import own_names
 from peer.runtime.namespaces import die_with_parent
-from peer.runtime.program import ProgramError
+from peer.runtime.piped_program import ProgramError
 
 NAP_S: Final = 1.0
-"""A longer wait is begun again after this time, for the reason of ``process.NAP_S`` (s)."""
+"""A longer wait is begun again after this time, for the reason of ``peer_process.NAP_S`` (s)."""
 
 RUNNING: Final = "running"
 NOT_STARTED: Final = "not started"

@@ -28,10 +28,10 @@ from peer.instances.lifecycle import enact
 from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
+from peer.runtime.foreign_processes import Processes
 from peer.runtime.instances import Instances
+from peer.runtime.line_programs import Programs, Setting
 from peer.runtime.metrics import make_registry
-from peer.runtime.processes import Processes
-from peer.runtime.programs import Programs, Setting
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
 from peer.runtime.scripted import Part, Scripted

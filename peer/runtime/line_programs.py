@@ -17,7 +17,7 @@ from peer.runtime.clock import Clock
 from peer.runtime.connections import Connections
 from peer.runtime.conversation import Conversation
 from peer.runtime.names import node_name
-from peer.runtime.program import Program, ProgramError, describe_status, is_listening
+from peer.runtime.piped_program import Program, ProgramError, describe_status, is_listening
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT, TraceEvent
 

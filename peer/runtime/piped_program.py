@@ -1,4 +1,4 @@
-"""A process of a program that reads and writes lines: its start, its pipes and its end."""
+"""One process of a program that reads and writes lines, of whatever contract: its start, its pipes and its end."""
 
 import asyncio
 import contextlib
