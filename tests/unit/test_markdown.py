@@ -1,4 +1,4 @@
-"""The documents are wrapped at 120 columns (docs/style.md), except what cannot be wrapped. Links lead somewhere."""
+"""The documents are wrapped at 120 columns (docs/style.md). Links lead somewhere; files that are named exist."""
 
 import re
 from collections.abc import Iterator
@@ -23,6 +23,13 @@ def long_lines(text: str) -> Iterator[int]:
 
 DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
 DOCUMENTS += sorted((ROOT / "docs").rglob("*.md"))
+
+ROOMS = ("benchmarks", "docs", "harness", "metrics", "peer", "playbooks", "tests", "topologies")
+NAMED = re.compile(rf"(?<![\w/.{{$-])((?:{'|'.join(ROOMS)})/[\w./<>*-]*+)(?!`\s+of commit)")
+"""A file or folder of the checkout, with ``<name>`` for any name. What is ``of commit`` so and so may be gone."""
+
+HISTORY = ("docs/adr", "CHANGELOG.md")
+"""Documents that may name files of earlier versions."""
 
 
 def without_code(text: str) -> str:
@@ -52,6 +59,13 @@ def dead_links(document: Path) -> Iterator[str]:
             yield link
 
 
+def missing_files(text: str) -> Iterator[str]:
+    """Yield the files and folders of the checkout that a text names and that do not exist."""
+    for name in NAMED.findall(text):
+        if not any(ROOT.glob(re.sub("<[^>]*>", "*", name).rstrip("/."))):
+            yield name
+
+
 def test_documents_are_wrapped() -> None:
     found = [f"{path.relative_to(ROOT)}:{line}" for path in DOCUMENTS for line in long_lines(path.read_text("utf-8"))]
     assert found == []
@@ -60,6 +74,19 @@ def test_documents_are_wrapped() -> None:
 def test_links_lead_to_files_and_anchors() -> None:
     found = [f"{path.relative_to(ROOT)}: {link}" for path in DOCUMENTS for link in dead_links(path)]
     assert found == []
+
+
+def test_files_that_documents_name_exist() -> None:
+    present = [path for path in DOCUMENTS if not str(path.relative_to(ROOT)).startswith(HISTORY)]
+    found = [f"{path.relative_to(ROOT)}: {name}" for path in present for name in missing_files(path.read_text("utf-8"))]
+    assert found == []
+
+
+def test_missing_files_are_found() -> None:
+    there = "`peer/wire.py`, (peer/core/), peer/*.py, `docs/protocols/<name>.md`. `peer/gone.py` of commit 1. x/peer/y"
+    gone = ["peer/gone.py", "harness/<name>/gone.py", "metrics/gone/"]
+    assert list(missing_files(there + "".join(f"\n  {name}" for name in gone))) == gone
+    assert list(missing_files(there + "".join(f" `{name}`, as before" for name in gone))) == gone
 
 
 def test_dead_links_are_found(tmp_path: Path) -> None:
