@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.errors import TestbedError
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT, Inventory, Machine, save_inventory, saved_inventory
 from harness.experiment.loader import load_experiment

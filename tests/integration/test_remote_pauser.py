@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from harness.deployment import Deployment, make_token
+from harness.deployment.fleet import Deployment, make_token
 from harness.testbeds import remote
 from metrics.rundir import RunDir
 from tests.e2e.run_experiment import IN_PROCESS, trellis
