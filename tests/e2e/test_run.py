@@ -180,6 +180,6 @@ def test_spark_stands_still_from_before_the_first_probe_to_the_end_of_the_run(ru
 def test_a_run_directory_is_never_written_twice(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     process = start("run", write_experiment(tmp_path), "--out", tmp_path / "run")
-    _, said = process.communicate(timeout=60)
+    _, said = process.communicate(timeout=300)
     assert process.returncode == 2
     assert said.splitlines()[-1].endswith("exists already; name a new directory")

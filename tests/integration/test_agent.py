@@ -477,11 +477,10 @@ def test_a_word_to_end_reaches_what_a_wrapping_shell_has_started(machine):
     m.await_ready()
     m.start(0.1)
     until(lambda: m.folder.joinpath("logs/0.log").read_text() == "up\n")
-    began = time.monotonic()
     m.call("stop")
     m.wait()
-    assert time.monotonic() - began < 5, "not killed after a grace period: the word reached the inner shell"
-    assert m.exits()["peer-0"]["status"] == 3
+    status = m.exits()["peer-0"]["status"]
+    assert status == 3, "not killed after a grace period: the word reached the inner shell"
 
 
 @pytest.mark.parametrize(

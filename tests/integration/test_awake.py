@@ -30,7 +30,7 @@ def keep_awake() -> Iterator[KeepAwake]:
 
 
 def await_idle_policy(pid: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while os.sched_getscheduler(pid) != os.SCHED_IDLE:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -49,7 +49,7 @@ def test_every_processor_has_one_of_the_lowest_priority_that_never_sleeps(keep_a
     assert [os.sched_getaffinity(pid) for pid in pids] == [{cpu} for cpu in sorted(os.sched_getaffinity(0))]
     assert all(os.getpriority(os.PRIO_PROCESS, pid) == 19 for pid in pids)
     before = [ticks(pid) for pid in pids]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while any(ticks(pid) < used + 5 for pid, used in zip(pids, before, strict=True)):
         assert time.monotonic() < deadline
         time.sleep(0.05)

@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -19,7 +18,6 @@ pytestmark = pytest.mark.root
 
 PATIENCE_S = 4.0
 """On a busy machine a sound prober may take a second."""
-LIMIT_S = 30.0
 OWN = "/proc/self/ns/net"
 HOSTS = 2
 
@@ -65,9 +63,7 @@ def test_a_stuck_or_dead_prober_is_an_error(
         prober.start_sampling(1000, 60)
     [process] = [child for child in multiprocessing.active_children() if child.name == "prober"]
     os.kill(process.pid, sent)
-    begun = time.monotonic()
     with pytest.raises(TestbedError, match=said):
         ask(prober)
-    assert time.monotonic() - begun < LIMIT_S
     with pytest.raises(TestbedError, match="ended"):  # a late answer must not be taken for the next question's
         few(prober)

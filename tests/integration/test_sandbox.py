@@ -30,7 +30,7 @@ def entering(folder: Path, *argv: str) -> list[str]:
 def run_inside(folder: Path, script: str, **variables: str) -> subprocess.CompletedProcess[str]:
     command = entering(folder, "sh", "-c", script)
     return subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **variables}, timeout=60
+        command, capture_output=True, text=True, check=False, env={**os.environ, **variables}, timeout=300
     )
 
 
@@ -151,7 +151,7 @@ def test_two_sandboxes_do_not_see_each_other(tmp_path: Path) -> None:
         )
         for n in range(2)
     ]
-    assert [process.communicate(timeout=60)[0] for process in outputs] == ["0\n", "1\n"]
+    assert [process.communicate(timeout=300)[0] for process in outputs] == ["0\n", "1\n"]
 
 
 def _await_end(descriptor: int) -> None:

@@ -137,7 +137,7 @@ def test_a_fault_of_a_program_is_the_reason_of_its_peers_end(machine: Any, fault
 def test_a_script_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) -> None:
     documents = {"params.json": json.dumps({"script": make_script(0)[:-2]})}
     m = Machine(tmp_path, 1, documents, command=("true",), events="gossipsub-interop", peer_ids=IDS[:1])
-    _, said = m.process.communicate(timeout=60)
+    _, said = m.process.communicate(timeout=300)
     assert m.process.returncode == 2
     assert b"params.json: its publications are not those of the schedule" in said
 

@@ -136,7 +136,7 @@ def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterr
     before = results(out)
     process.kill()
     process.communicate()
-    deadline = time.monotonic() + 60  # the kernel ends them, but not in the same instant
+    deadline = time.monotonic() + 300  # the kernel ends them, but not in the same instant
     while (left := processes_in(out)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left

@@ -159,7 +159,7 @@ def test_a_held_folder_vanishes_with_its_processes_when_the_holder_is_left(home:
     mine, other = of_run(left), of_run(kept)
     (left / "trace").mkdir()
     for holder, words in zip(holders, (b"", b"keep\n"), strict=True):
-        holder.communicate(words, timeout=60)
+        holder.communicate(words, timeout=300)
         assert holder.returncode == 0
     assert not left.exists()
     assert mine.wait(60) == -signal.SIGKILL

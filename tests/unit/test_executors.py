@@ -90,7 +90,7 @@ def test_an_analysis_may_open_more_files_than_usual() -> None:
 
 
 def test_results_are_in_the_order_of_the_items_and_tasks_run_side_by_side() -> None:
-    together = threading.Barrier(2, timeout=60)
+    together = threading.Barrier(2, timeout=300)
 
     def meet(item: int) -> int:
         together.wait()

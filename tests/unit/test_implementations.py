@@ -188,7 +188,7 @@ def test_of_two_that_fetch_at_once_one_waits_and_keeps_what_the_other_made(
     with ThreadPoolExecutor(2) as threads:
         try:
             fetches = [threads.submit(fetch, found) for _ in range(2)]
-            both = asked.acquire(timeout=60) and asked.acquire(timeout=60)
+            both = asked.acquire(timeout=300) and asked.acquire(timeout=60)
         finally:
             gate.touch()
         assert both

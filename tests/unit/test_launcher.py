@@ -76,7 +76,7 @@ def launch(checkout: Path, tools: Path, *argv: str, cwd: Path | None = None) -> 
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 
@@ -262,7 +262,7 @@ def test_an_interrupted_set_up_is_resumed(checkout: Path, tools: Path, tmp_path:
     process = subprocess.Popen([checkout / "trellis"], env={"PATH": str(tools)}, start_new_session=True)
     reached.read_text()  # until pip has started
     os.killpg(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) != 0
+    assert process.wait(timeout=300) != 0
     Path(f"{never}.done").touch()
     result = launch(checkout, tools)
     assert result.returncode == 0, result.stderr
@@ -297,7 +297,7 @@ def test_a_read_only_checkout_works_once_it_is_set_up_and_says_what_is_missing(c
 def test_two_first_uses_at_once_install_once(checkout: Path, tools: Path) -> None:
     provide_programs(checkout, tools)
     both = [subprocess.Popen([checkout / "trellis"], env={"PATH": str(tools)}) for _ in range(2)]
-    assert [process.wait(timeout=60) for process in both] == [0, 0]
+    assert [process.wait(timeout=300) for process in both] == [0, 0]
     assert installations(checkout) == 1
 
 

@@ -50,7 +50,7 @@ def record(folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": f"{folder}:/bin"}
     with subprocess.Popen(command, env=environment, text=True, **pipes) as process:  # type: ignore[call-overload]
         first = process.stdout.readline()
-        rest, errors = process.communicate(timeout=60)
+        rest, errors = process.communicate(timeout=300)
     return subprocess.CompletedProcess(command, process.returncode, first + rest, errors)
 
 

@@ -24,7 +24,7 @@ class Answer(NamedTuple):
 
 
 def ask(port: int, path: str, method: str = "GET", body: bytes | None = None, **headers: str) -> Answer:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
     found = Answer(answer.status, answer.read(), dict(answer.getheaders()))
