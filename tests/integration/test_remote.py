@@ -211,6 +211,7 @@ def interrupt_run(folder: Path, after: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @sandboxed
 def test_an_agent_killed_during_the_run_ends_it_and_the_rest_is_collected(tmp_path: Path):
     with machines(tmp_path, 2) as fleet:
