@@ -108,22 +108,37 @@ def test_an_analysis_in_a_store_has_the_rows_of_one_on_this_machine(stored: Stor
 ON_SPARK = """
 import sys
 
-from metrics.analysis import analyse
+from metrics.analysis import analyse_by
+from metrics.executors import opened
 from metrics.storage import place
 from metrics.tables import shares
 
 shares.LEAST_ROWS = 10  # as if the run were large
-print(analyse(place(sys.argv[1]), "local[*]", packets=True, page=False).computed_by)
+
+def look(_):
+    import sys  # the function travels alone
+
+    imported = "metrics.tables.hops" in sys.modules
+    import metrics
+
+    return f"imported before: {imported}, from {metrics.__file__}"
+
+with opened("local[*]") as executor:
+    print(*executor.map(look, range(executor.workers)), sep="\\n")
+    print(analyse_by(executor, place(sys.argv[1]), packets=True, page=False).computed_by)
 """
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_on_this_machine_reads_a_store_and_has_the_rows_of_one_process(stored: StorePath, local: Path) -> None:
+    """Its workers begin with our kernels imported and no copy of them."""
     before = {str(path) for path in stored.walk()}
     argv = [sys.executable, "-c", ON_SPARK, str(stored)]
     done = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300)
-    assert done.stdout.startswith("by Spark at local[*], "), done.stdout
+    *workers, computed_by = done.stdout.splitlines()
+    assert set(workers) == {f"imported before: True, from {ROOT / 'metrics/__init__.py'}"}
+    assert computed_by.startswith("by Spark at local[*], "), done.stdout
     run, here = RunDir(stored), RunDir(local)
     assert run.summary.headline == here.summary.headline
     for name in (*TABLES, "packets"):
