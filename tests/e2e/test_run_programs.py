@@ -33,6 +33,9 @@ cooldown_s = 2
 [interests]
 ratio = 0.7
 
+[prometheus]
+enabled = false
+
 [peer]
 events = "lines"
 connect = 3

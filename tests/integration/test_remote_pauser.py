@@ -141,6 +141,7 @@ inventory = "inventory.toml"
 underlay = { kind = "uniform", hosts = 6 }
 workload = { topics = 2, publish_rate_per_s = 10, warmup_s = 4, duration_s = 6, cooldown_s = 4 }
 interests = { ratio = 1.0 }
+prometheus = { enabled = false }
 [[faults]]
 at_s = 2
 for_s = 2
