@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.deployment import Deployment
 from harness.deployment.agents import Site, build_agent_specs
+from harness.deployment.fleet import Deployment
 from harness.experiment.form import Experiment
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
 from harness.machine import sandbox

@@ -18,8 +18,10 @@ from fabric import task
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from harness.deployment import Deployment, build_package, make_token, nodes_by_machine
+from harness.deployment.agents import nodes_by_machine
 from harness.deployment.checking import check_files, check_ports, trial_folders
+from harness.deployment.fleet import Deployment, make_token
+from harness.deployment.package import build_package
 from harness.errors import ExperimentError, TrellisError
 from harness.experiment.inventory import Machine, load_inventory
 from harness.planning import read_plan

@@ -12,7 +12,6 @@ import msgspec
 from msgspec.structs import replace
 
 from harness.commands.check import add_experiment_arguments
-from harness.deployment.errand import run_there
 from harness.doctor.collisions import current_collisions
 from harness.errors import ExperimentError
 from harness.experiment.inventory import Machine, load_inventory, save_inventory
@@ -167,6 +166,7 @@ def _perform(testbed: str, run_dir: Path, machine: Machine | None, analysis: Pre
     """Run the running stage here, or on a machine; return its status."""
     if machine is None:
         return perform_stage(testbed, run_dir, analysis.stopped)
+    from harness.deployment.errand import run_there  # its libraries for SSH take long to import
 
     def show(line: str) -> None:
         print(f"{machine.name}: {line}", file=sys.stderr, flush=True)

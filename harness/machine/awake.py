@@ -14,10 +14,15 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from harness.machine.scheduling import make_session_nice
 from metrics.processors import find_groups, processor_quota
 from peer.runtime.namespaces import die_with_parent
+
+KEEP_AWAKE_VARIABLE: Final = "TRELLIS_KEEP_AWAKE"
+"""The environment variable that lets the processors sleep if it is 0: for runs beside other work, of which keep-awake
+processes would take 2 to 4 % for each run."""
 
 _NICE = 19
 """The kernel counts time at this priority separately, so ``pressure.jsonl`` can leave it out."""
@@ -35,12 +40,15 @@ def is_virtual() -> bool:
 def make_keep_awake() -> KeepAwake | None:
     """Return a ``KeepAwake`` where it helps: on a virtual machine whose quota, if any, exceeds its processors.
 
+    None as well if ``KEEP_AWAKE_VARIABLE`` is 0 in the environment.
+
     Busy waiting uses up a quota like other work. If the quota is smaller than all processors together, the run would be
     throttled for tens of milliseconds at a time, whereas waking a processor takes a few. If they are equal, one period
     in six was throttled, for about 1 ms (docs/emulated-testbed.md).
     """
+    wanted = os.environ.get(KEEP_AWAKE_VARIABLE) != "0"
     enough = processor_quota(find_groups()) > len(os.sched_getaffinity(0))
-    return KeepAwake() if is_virtual() and enough else None
+    return KeepAwake() if wanted and is_virtual() and enough else None
 
 
 class KeepAwake:

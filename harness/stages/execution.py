@@ -14,8 +14,8 @@ from pkgutil import resolve_name
 
 import msgspec
 
-from harness.deployment import Deployment, build_agent_specs, make_token, nodes_by_machine
-from harness.deployment.agents import DRAIN_S
+from harness.deployment.agents import DRAIN_S, build_agent_specs, nodes_by_machine
+from harness.deployment.fleet import Deployment, make_token
 from harness.errors import DeploymentError, TestbedError, TrellisError, last_line
 from harness.machine.disk_reserve import Reserve
 from harness.planning import read_plan

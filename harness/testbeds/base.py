@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from harness.deployment import Deployment
 from harness.deployment.agents import Site
+from harness.deployment.fleet import Deployment
 from harness.experiment.inventory import Machine
 from harness.planning.plan import PlannedRun
 from metrics.rundir import FinalState

@@ -2,10 +2,10 @@
 
 from typing import NamedTuple
 
-import igraph
 import numpy as np
 
 from metrics.overlay.paths import shortest_paths
+from metrics.overlay.searched import make_graph
 from metrics.overlay.snapshot import Integers, Snapshot
 
 
@@ -22,7 +22,7 @@ class PhysicalGraph(NamedTuple):
 
 def measure_graph(snapshot: Snapshot) -> PhysicalGraph:
     """Measure the graph of physical links. The shortest paths take most of the time, see ``shortest_paths``."""
-    graph = igraph.Graph(snapshot.count, snapshot.links)
+    graph = make_graph(snapshot.count, snapshot.links)
     sizes = graph.connected_components(mode="weak").sizes()
     paths = shortest_paths(snapshot.count, snapshot.links)
     local = graph.transitivity_avglocal_undirected(mode="zero") if snapshot.count else None
@@ -46,6 +46,6 @@ def component_sizes(count: int, arcs: Integers, *, strong: bool = False) -> list
     """
     if not len(arcs):
         return [1] * count
-    graph = igraph.Graph(count, arcs, directed=strong)
+    graph = make_graph(count, arcs, directed=strong)
     sizes: list[int] = graph.connected_components(mode="strong" if strong else "weak").sizes()
     return sizes

@@ -5,11 +5,11 @@ All pairs: breadth-first searches from 64 nodes at a time, in the bits of one wo
 
 from typing import NamedTuple
 
-import igraph
 import numpy as np
 import numpy.typing as npt
 
 from metrics.overlay.interests import interest_matrix
+from metrics.overlay.searched import make_graph
 from metrics.overlay.snapshot import Integers, Snapshot
 
 Words = npt.NDArray[np.uint64]
@@ -84,7 +84,7 @@ def _search(count: int, links: Integers, sources: Integers) -> list[int] | None:
 
 def search_each(count: int, links: Integers) -> Paths:
     """Search in the same way from one node after the other."""
-    bins = igraph.Graph(count, links).path_length_hist(directed=False).bins()
+    bins = make_graph(count, links).path_length_hist(directed=False).bins()
     return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
 
 
@@ -94,7 +94,7 @@ def directed_paths(snapshot: Snapshot) -> Paths:
     Source: StAN Table 3.
     """
     arcs = np.unique(snapshot.views[:, :2], axis=0)
-    bins = igraph.Graph(snapshot.count, arcs, directed=True).path_length_hist(directed=True).bins()
+    bins = make_graph(snapshot.count, arcs, directed=True).path_length_hist(directed=True).bins()
     return _paths(np.array([pairs for _, _, pairs in bins], np.int64))
 
 
@@ -109,7 +109,7 @@ def count_distances(snapshot: Snapshot) -> Integers:
     Source: Topiary section III, Figure 2.
     """
     matrix = interest_matrix(snapshot.count, snapshot.interests)
-    lengths = np.array(igraph.Graph(snapshot.count, snapshot.links).distances())
+    lengths = np.array(make_graph(snapshot.count, snapshot.links).distances())
     reached = np.triu(np.isfinite(lengths), 1)
     pairs: Integers = np.bincount(lengths[reached].astype(np.int64), (matrix @ matrix.T)[reached]).astype(np.int64)
     return pairs

@@ -65,7 +65,7 @@ def run_as_plain_user(command: list[str]) -> subprocess.CompletedProcess[str]:
     return as_plain_user("0666", command)
 
 
-@pytest.mark.parametrize("run", [run_as_root, run_as_plain_user])
+@pytest.mark.parametrize("run", [run_as_root, pytest.param(run_as_plain_user, marks=pytest.mark.long)])
 def test_a_peer_can_do_what_the_documents_say_and_no_more(
     run: Callable[[list[str]], subprocess.CompletedProcess[str]],
     folders: tuple[Path, Path],

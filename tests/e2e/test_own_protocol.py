@@ -19,6 +19,7 @@ SMALL = [
         "workload.warmup_s=4",
         "workload.duration_s=5",
         "interests.ratio=0.7",
+        "prometheus.enabled=false",
     )
 ]
 

@@ -74,11 +74,6 @@ def test_leaves_every_file_of_a_run_directory(run: Watched, name: str) -> None:
     assert (run.run_dir / name).exists()
 
 
-def test_prometheus_scraped_while_the_run_lasted(run: Watched) -> None:
-    counters = run.manifest["counters"]
-    assert counters["scrapes_failed"] < counters["scrapes"]
-
-
 def test_processors_are_watched_from_boot_to_close(run: Watched) -> None:
     """Pressure is recorded as long, and every stall is in the table, at an instant of the run."""
     counters = run.manifest["counters"]

@@ -10,7 +10,7 @@ from tests.e2e.run_experiment import IN_PROCESS, Finished, await_step, descendan
 
 pytestmark = pytest.mark.root
 
-LONG_ENOUGH = ("--set", "workload.duration_s=5", *IN_PROCESS)
+LONG_ENOUGH = ("--set=workload.duration_s=5", "--set=prometheus.enabled=false", *IN_PROCESS)
 """For a process to be found and ended before the workload is over."""
 
 

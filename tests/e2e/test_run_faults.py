@@ -1,6 +1,7 @@
 """One experiment file with a partition and a pause on two testbeds: what was applied, what shows it, and the verdict.
 
-No frame crosses the cut, no paused peer does anything, and the run is valid all the same.
+No frame crosses the cut, no paused peer does anything, and the run is valid all the same. No other test runs beside
+these: a peer that is paused late, or a scrape that times out, would say nothing.
 """
 
 from pathlib import Path
@@ -66,6 +67,11 @@ def test_the_plan_is_the_same_on_both_testbeds(run: Finished) -> None:
     *cuts, pause = run.lines("changes.jsonl")
     assert {(cut["from_ns"], cut["to_ns"], cut["fault"]) for cut in cuts} == {(*CUT_NS, 0)}
     assert pause == {"from_ns": PAUSE_NS[0], "to_ns": PAUSE_NS[1], "fault": 1, "paused": list(PAUSED)}
+
+
+def test_prometheus_scraped_while_the_run_lasted(emulated: Finished) -> None:
+    counters = emulated.manifest["counters"]
+    assert counters["scrapes_failed"] < counters["scrapes"]
 
 
 # ------------------------------------------------------------------------------------------------------- the pause

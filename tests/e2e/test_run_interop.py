@@ -35,6 +35,9 @@ kind = "uniform"
 hosts = 5
 delay_ms = 20
 
+[prometheus]
+enabled = false
+
 [peer]
 connect_at_s = 5
 """

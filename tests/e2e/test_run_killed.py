@@ -28,7 +28,7 @@ def left_by_kill(experiment: Path, moment: str, *options: str) -> dict[str, Any]
         ("boot", ()),
         pytest.param("probe before", (), marks=pytest.mark.long),
         ("warmup", IN_PROCESS),
-        ("collect", IN_PROCESS),
+        pytest.param("collect", IN_PROCESS, marks=pytest.mark.long),
     ],
 )
 def test_leaves_nothing_when_killed_after(moment: str, options: tuple[str, ...], tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from peer.runtime.children import descendants
 from peer.runtime.limits import needed_files
 from peer.runtime.recording import replay
 from peer.trace import EVENTS, TraceEvent
+from tests.examples import long_unless
 from tests.processes import is_alive
 
 CHECKOUT = Path(__file__).parents[2]
@@ -287,7 +288,7 @@ def test_another_end_of_a_node_that_crashes_is_told(machine):
     assert (m.exits()["peer-1"]["state"], m.exits()["peer-1"]["status"]) == ("exited", 128 + signal.SIGKILL)
 
 
-@pytest.mark.parametrize("ending", ["stop", "lifeline"])
+@pytest.mark.parametrize("ending", long_unless({"lifeline"}, ["stop", "lifeline"]))
 def test_a_node_that_crashes_ends_in_order_when_it_is_down(machine, ending: str):
     m = machine(2, documents={"schedule.jsonl": encode_schedule([Crash(0, 1)]).decode()}, stop_ns=int(LIMIT_S * 1e9))
     m.await_ready()
@@ -305,7 +306,7 @@ def test_a_node_that_crashes_ends_in_order_when_it_is_down(machine, ending: str)
     assert m.trace(1)[-1].event == "stop"
 
 
-@pytest.mark.parametrize("ending", ["lifeline", "stop"])
+@pytest.mark.parametrize("ending", long_unless({"stop"}, ["lifeline", "stop"]))
 def test_a_paused_peer_goes_on_and_ends_in_order(machine, ending: str):
     m = machine(2, stop_ns=int(LIMIT_S * 1e9))
     pids = [peer["pid"] for peer in m.await_ready()["peers"].values()]
@@ -445,9 +446,16 @@ sh -c 'exit 0' &
 
 
 @pytest.mark.parametrize(
-    ("end", "expected"), [("sleep 1; exit 0", "exited"), ("wait", "exited"), ("exec sleep 66", "running")]
+    ("end", "expected", "ending"),
+    [
+        ("sleep 1; exit 0", "exited", "plan"),
+        ("wait", "exited", "lifeline"),
+        ("exec sleep 66", "running", "plan"),
+        pytest.param("sleep 1; exit 0", "exited", "lifeline", marks=pytest.mark.long),
+        pytest.param("wait", "exited", "plan", marks=pytest.mark.long),
+        pytest.param("exec sleep 66", "running", "lifeline", marks=pytest.mark.long),
+    ],
 )
-@pytest.mark.parametrize("ending", ["plan", "lifeline"])
 def test_nothing_that_a_program_has_started_outlives_the_agent(machine, end: str, expected: str, ending: str):
     m = machine(1, command=("sh", "-c", LEAVES_BEHIND.replace("{end}", end)), expected_final_state=expected)
     m.await_ready()

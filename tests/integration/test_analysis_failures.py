@@ -10,11 +10,11 @@ import pytest
 from metrics.analysis import analyse
 from metrics.copying import copy_run
 from metrics.rundir import RunDir, read_pointer
-from metrics.storage import Place, StoreError
+from metrics.storage import StoreError
 from metrics.storage.parquet import read_parquet
 from tests.fabricate import Fabrication
 from tests.lost_service import LostService
-from tests.object_store import KEYS, make_bucket, s3_server
+from tests.object_store import KEYS, make_bucket, publish, s3_server
 
 FULL_DISK = """
 import sys
@@ -82,9 +82,10 @@ def test_a_store_that_is_lost_for_10_s_refuses_and_keeps_the_old_results(
     with s3_server() as url, LostService(url, lost_s=10) as service:
         for name, value in (KEYS | {"AWS_ENDPOINT_URL": service.url}).items():
             monkeypatch.setenv(name, value)
-        stored: Place = make_bucket("lost") / "run"
+        stored = make_bucket("lost") / "run"
         copy_run(local, stored)
-        analyse(stored, "here", page=False)
+        analyse(local, "here", page=False)
+        publish(local, stored)
         old, pointer = RunDir(stored), read_pointer(stored)
         kept = {name: rows(old, name) for name in FEW}
         service.lose_at(b"PUT /lost/run/analyses/")

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import Deployment, Package, build_package, make_token
+from harness.deployment.fleet import Deployment, make_token
+from harness.deployment.package import Package, build_package
 from harness.errors import DeploymentError, TestbedError
 from harness.experiment.inventory import Machine
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd

@@ -11,7 +11,7 @@ import harness
 
 INSIDE = """
 from pathlib import Path
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.testbeds.emulated.sshd import serving_ssh
 
 with serving_ssh(Path("/tmp/m"), "127.0.0.1", 2222) as machine:

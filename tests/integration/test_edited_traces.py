@@ -66,9 +66,14 @@ EDITS: list[tuple[Callable[[Path], int], str, str]] = [
     (partial(clock_moved, node=NODE, ms=5), "causal_order", ""),
     (partial(clock_moved, node=NODE, ms=-5), "causal_order", ""),
 ]
+"""The edit, the check that fails, and words of its detail. All are faults of ``test_verdict_faults``, too, which finds
+each in every run of the tests."""
 
 
-@pytest.mark.parametrize(("edit", "check", "detail"), EDITS, ids=[str(number) for number in range(len(EDITS))])
+@pytest.mark.parametrize(
+    ("edit", "check", "detail"),
+    [pytest.param(*each, id=str(place), marks=pytest.mark.long if place else ()) for place, each in enumerate(EDITS)],
+)
 def test_each_edit_is_found_by_its_check(
     recorded: Path, tmp_path: Path, edit: Callable[[Path], int], check: str, detail: str
 ) -> None:

@@ -11,9 +11,10 @@ import msgspec
 import paramiko  # type: ignore[import-untyped]
 import pytest
 
-from harness.deployment import Deployment, build_package
 from harness.deployment.answers import StepError
 from harness.deployment.connecting import make_connection, open_connection
+from harness.deployment.fleet import Deployment
+from harness.deployment.package import build_package
 from harness.errors import DeploymentError
 from harness.experiment.inventory import Machine
 from harness.testbeds.emulated.sshd import serving_ssh, start_sshd

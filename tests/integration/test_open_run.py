@@ -239,7 +239,7 @@ def test_connect_has_the_rows_of_the_classic_session(
 ) -> None:
     there = open_run(connected, folder / "runs" / "quickstart" / QUICKSTART)
     assert list(there) == list(run)
-    for name in ("events", "packets", "hops", "streams", "checks", "faults"):
+    for name in COMPARED:
         assert sorted_rows(there[name]) == sorted_rows(run[name]), name
         assert there[name].schema == run[name].schema, name
     assert there.events.where("node = 3").count() == run.events.where("node = 3").count() > 0

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.planted import plant_modules
+
 pytestmark = [pytest.mark.root, pytest.mark.spark]
 
 EXPERIMENT = """
@@ -43,24 +45,20 @@ columns = "random.degree"
 measures = ["degree_mean"]
 """
 
-OF_PYTHON = ("argparse", "ctypes", "select", "pickle", "zipfile", "sitecustomize", "usercustomize")
-OF_OTHERS = ("numpy", "pyarrow", "msgspec", "pyspark", "matplotlib", "paramiko", "mininet")
-OF_TRELLIS = ("metrics", "harness", "peer", "topologies")
-
 USUAL = (
     ("run", "small.toml", "--testbed", "simulated", "--out", "run"),
     ("report", "run", "--master", "here"),
-    ("sweep", "study.toml", "--out", "spark", "--master", "local[1]"),
+    ("sweep", "study.toml", "--out", "swept", "--master", "here"),
 )
-OTHERS = (("tables", "run"), ("sweep", "study.toml", "--out", "here", "--master", "here"))
+"""``test_sweep.py`` has a sweep on Spark in such a folder, too."""
+
+OTHERS = (("tables", "run"), ("sweep", "study.toml", "--out", "spark", "--master", "local[1]"))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder in which an import of any file leaves the file's name in ``imported``."""
-    for name in (*OF_PYTHON, *OF_OTHERS, *OF_TRELLIS):
-        (tmp_path / f"{name}.py").write_text(f"print(__name__, file=open({str(tmp_path / 'imported')!r}, 'a'))\n")
-    (tmp_path / "matplotlibrc").write_text("text.usetex: True\n")  # LaTeX would be started for every label
+    """A folder with planted modules, an experiment and a study."""
+    plant_modules(tmp_path)
     (tmp_path / "small.toml").write_text(EXPERIMENT)
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path
@@ -83,4 +81,4 @@ def test_no_command_imports_a_module_of_the_working_directory(
         trellis(folder, *words)
         assert not (folder / "imported").exists(), f"{words[0]} imported {(folder / 'imported').read_text()}"
     assert (folder / "run/report/index.html").exists()
-    assert (folder / "spark/table.md").exists()
+    assert (folder / "swept/table.md").exists()

@@ -19,7 +19,6 @@ from harness.stages.analysis import AnalysisError, analyse
 from harness.stages.prepared import STOPPED, Prepared, await_stopped, prepared
 from metrics.executors import HERE
 from metrics.executors.cluster import DEFAULTS
-from metrics.executors.spark import on_spark
 from tests.fabricate import Fabrication
 from tests.processes import Process, children_of, processes_below
 
@@ -106,18 +105,3 @@ def test_the_running_stage_waits_until_the_analysis_has_stopped(monkeypatch: pyt
 def test_nothing_but_a_sandbox_is_stopped() -> None:
     with pytest.raises(TestbedError, match="not its first process"):
         sandbox.continue_others()
-
-
-def test_workers_on_this_machine_begin_with_our_kernels_imported_and_no_copy_of_them() -> None:
-    def look(_: int) -> tuple[bool, str]:
-        import sys
-
-        imported = "metrics.tables.hops" in sys.modules
-        import metrics
-
-        return imported, metrics.__file__ or ""
-
-    import metrics
-
-    with on_spark("local[2]") as executor:
-        assert executor.map(look, range(2)) == [(True, metrics.__file__)] * 2

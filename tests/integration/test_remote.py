@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.errors import TestbedError
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT, Inventory, Machine, save_inventory, saved_inventory
 from harness.experiment.loader import load_experiment
@@ -211,6 +211,7 @@ def interrupt_run(folder: Path, after: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @sandboxed
 def test_an_agent_killed_during_the_run_ends_it_and_the_rest_is_collected(tmp_path: Path):
     with machines(tmp_path, 2) as fleet:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from harness.deployment import Deployment, make_token
+from harness.deployment.fleet import Deployment, make_token
 from harness.testbeds import remote
 from metrics.rundir import RunDir
 from tests.e2e.run_experiment import IN_PROCESS, trellis
@@ -141,6 +141,7 @@ inventory = "inventory.toml"
 underlay = { kind = "uniform", hosts = 6 }
 workload = { topics = 2, publish_rate_per_s = 10, warmup_s = 4, duration_s = 6, cooldown_s = 4 }
 interests = { ratio = 1.0 }
+prometheus = { enabled = false }
 [[faults]]
 at_s = 2
 for_s = 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import Deployment, make_token
+from harness.deployment.fleet import Deployment, make_token
 from harness.experiment.inventory import Inventory, inventory_text
 from metrics.rundir import RunDir
 from tests.e2e.run_experiment import IN_PROCESS, trellis

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import PATIENT, ROOT, trellis, write_brief, write_experiment
+from tests.e2e.run_experiment import IN_PROCESS, PATIENT, ROOT, trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
@@ -72,10 +72,13 @@ def test_a_tun_device_that_the_user_may_not_open_is_named_with_the_remedy(open_p
     assert "permission denied" in refused.stderr.splitlines()[-1].lower()
 
 
-@pytest.mark.spark
-def test_a_plain_user_gets_a_whole_run_from_a_read_only_checkout(open_path: Path) -> None:
+@pytest.mark.parametrize(
+    "options", [IN_PROCESS, pytest.param((), marks=[pytest.mark.spark, pytest.mark.long])], ids=["here", "Spark"]
+)
+def test_a_plain_user_gets_a_whole_run_from_a_read_only_checkout(open_path: Path, options: tuple[str, ...]) -> None:
     refused = as_plain_user("0666", ["touch", str(ROOT / "file")])
     assert "Read-only file system" in refused.stderr
-    done = as_plain_user("0666", trellis("run", write_brief(open_path), *PATIENT, "--out", open_path / "run", "--json"))
+    command = trellis("run", write_brief(open_path), *PATIENT, *options, "--out", open_path / "run", "--json")
+    done = as_plain_user("0666", command)
     assert (open_path / "run" / "summary.json").exists(), done.stderr
     assert '"delivery_ratio": 1' in (open_path / "run" / "summary.json").read_text()

@@ -30,7 +30,7 @@ from metrics.store_results import publishing
 from metrics.tables.schemas import TABLES
 from metrics.tables.staged import ParquetPart, remove_attempts, temporary_folder
 from tests.fabricate import Fabrication
-from tests.object_store import KEYS, make_bucket, s3_server
+from tests.object_store import KEYS, make_bucket, publish, s3_server
 
 ROOT = Path(__file__).parents[2]
 _NUMBERS = itertools.count()
@@ -73,6 +73,13 @@ def stored(bucket: StorePath, local: Path) -> StorePath:
     return run_dir
 
 
+@pytest.fixture
+def analysed(stored: StorePath, local: Path) -> StorePath:
+    """The same run in the store, with results."""
+    publish(local, stored)
+    return stored
+
+
 def rows(run: RunDir, name: str) -> list[str]:
     return sorted(map(str, read_parquet(run.tables / f"{name}.parquet").to_pylist()))
 
@@ -101,22 +108,37 @@ def test_an_analysis_in_a_store_has_the_rows_of_one_on_this_machine(stored: Stor
 ON_SPARK = """
 import sys
 
-from metrics.analysis import analyse
+from metrics.analysis import analyse_by
+from metrics.executors import opened
 from metrics.storage import place
 from metrics.tables import shares
 
 shares.LEAST_ROWS = 10  # as if the run were large
-print(analyse(place(sys.argv[1]), "local[*]", packets=True, page=False).computed_by)
+
+def look(_):
+    import sys  # the function travels alone
+
+    imported = "metrics.tables.hops" in sys.modules
+    import metrics
+
+    return f"imported before: {imported}, from {metrics.__file__}"
+
+with opened("local[*]") as executor:
+    print(*executor.map(look, range(executor.workers)), sep="\\n")
+    print(analyse_by(executor, place(sys.argv[1]), packets=True, page=False).computed_by)
 """
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_on_this_machine_reads_a_store_and_has_the_rows_of_one_process(stored: StorePath, local: Path) -> None:
+    """Its workers begin with our kernels imported and no copy of them."""
     before = {str(path) for path in stored.walk()}
     argv = [sys.executable, "-c", ON_SPARK, str(stored)]
     done = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300)
-    assert done.stdout.startswith("by Spark at local[*], "), done.stdout
+    *workers, computed_by = done.stdout.splitlines()
+    assert set(workers) == {f"imported before: True, from {ROOT / 'metrics/__init__.py'}"}
+    assert computed_by.startswith("by Spark at local[*], "), done.stdout
     run, here = RunDir(stored), RunDir(local)
     assert run.summary.headline == here.summary.headline
     for name in (*TABLES, "packets"):
@@ -128,17 +150,16 @@ def test_spark_on_this_machine_reads_a_store_and_has_the_rows_of_one_process(sto
     assert hidden(stored) == []
 
 
-def test_results_are_the_old_ones_until_all_new_ones_are_there(stored: StorePath, tmp_path: Path) -> None:
-    analyse(stored, "here", page=False)
-    old, pointer = RunDir(stored), read_pointer(stored)
-    with publishing(stored) as made:
+def test_results_are_the_old_ones_until_all_new_ones_are_there(analysed: StorePath) -> None:
+    old, pointer = RunDir(analysed), read_pointer(analysed)
+    with publishing(analysed) as made:
         (made / "summary.json").write_bytes(b"new")
-        assert RunDir(stored).results == old.results
-        assert RunDir(stored).summary == old.summary
+        assert RunDir(analysed).results == old.results
+        assert RunDir(analysed).summary == old.summary
     assert pointer is not None
-    new = RunDir(stored)
+    new = RunDir(analysed)
     assert (new.results / "summary.json").read_bytes() == b"new"
-    assert read_pointer(stored) == Pointer(new.results.name, pointer.analysis)
+    assert read_pointer(analysed) == Pointer(new.results.name, pointer.analysis)
     assert rows(old, "messages"), "whoever found the old results can go on reading them"
 
 
@@ -183,18 +204,19 @@ def test_results_are_kept_as_long_as_somebody_may_read_them(bucket: StorePath) -
 
 
 def test_runs_are_compared_wherever_they_are(
-    stored: StorePath, local: Path, capsys: pytest.CaptureFixture[str]
+    analysed: StorePath, local: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["tables", str(stored), "--master=here"]) == 0
-    assert str(RunDir(stored).tables) in capsys.readouterr().out
-    assert main(["compare", str(stored), str(local)]) == 0
+    assert main(["compare", str(analysed), str(local)]) == 0
     assert "propagation_delay_ms_p99" in capsys.readouterr().out
-    assert main(["report", str(stored), "--master=here"]) == 0
-    assert str(RunDir(stored).results / "report/index.html") in capsys.readouterr().out
+    assert main(["report", str(analysed), "--master=here"]) == 0
+    assert str(RunDir(analysed).results / "report/index.html") in capsys.readouterr().out
 
 
-def test_tables_in_a_store_are_exported(stored: StorePath, local: Path, tmp_path: Path) -> None:
+def test_tables_in_a_store_are_made_and_exported(
+    stored: StorePath, local: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["tables", str(stored), "--master=here", f"--csv={tmp_path / 'store'}"]) == 0
+    assert str(RunDir(stored).tables) in capsys.readouterr().out
     assert main(["tables", str(local), f"--csv={tmp_path / 'here'}"]) == 0
     for name in TABLES:
         there, here = ((tmp_path / where / f"{name}.csv").read_text() for where in ("store", "here"))
@@ -223,10 +245,11 @@ def test_captures_are_found_by_uri(stored: StorePath) -> None:
 
 
 def test_a_copy_from_a_store_is_the_run_with_its_newest_results(stored: StorePath, local: Path, tmp_path: Path) -> None:
-    analyse(stored, "here", page=False)
+    with publishing(stored) as older:
+        (older / "summary.json").write_bytes(b"of an earlier analysis")
     (stored / "summary.json").write_bytes(b"of an analysis before the copy")
     (stored / "report/index.html").write_bytes(b"likewise")
-    analyse(stored, "here", packets=True)
+    publish(local, stored)
     copy_run(stored, tmp_path / "back")
     found = {path.relative_to(tmp_path / "back") for path in (tmp_path / "back").rglob("*") if path.is_file()}
     here = {path.relative_to(local) for path in local.rglob("*") if path.is_file()}

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from harness.studies.store import Result, Store
+from tests.planted import plant_modules
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,9 +49,10 @@ RUNS = 12
 SHOWN = ("table.md", "table.csv", "results.csv")
 
 
-def sweep(study: Path, out: Path, *options: str) -> subprocess.Popen[bytes]:
-    argv = [sys.executable, "-m", "harness.cli", "sweep", str(study), "--out", str(out), *options]
-    return subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def sweep(study: Path, out: Path, *options: str, cwd: Path = ROOT) -> subprocess.Popen[bytes]:
+    argv = [sys.executable, "-P", "-m", "harness.cli", "sweep", str(study), "--out", str(out), *options]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(argv, cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def run_until(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
@@ -129,9 +131,14 @@ def test_killed_at_random_moments_it_shows_the_same(study, uninterrupted, kills)
 @pytest.mark.slow
 @pytest.mark.parametrize("resumed", [("--master", "here"), pytest.param((), marks=pytest.mark.long)])
 def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterrupted, tmp_path, resumed):
-    """Spark makes half of the runs; the others, too, or this process: the results go together."""
-    out = tmp_path / "spark"
-    process = sweep(study, out)
+    """Spark makes half of the runs; the others, too, or this process: the results go together.
+
+    It is used in a folder with planted modules, none of which is imported.
+    """
+    out, stranger = tmp_path / "spark", tmp_path / "stranger"
+    stranger.mkdir()
+    imported = plant_modules(stranger)
+    process = sweep(study, out, cwd=stranger)
     run_until(process, out, RUNS // 2)
     before = results(out)
     process.kill()
@@ -140,9 +147,10 @@ def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterr
     while (left := processes_in(out)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not left
-    finish(sweep(study, out, *resumed))
+    finish(sweep(study, out, *resumed, cwd=stranger))
     assert before.items() <= results(out).items()
     assert shown(out) == shown(uninterrupted)
+    assert not imported.exists(), imported.read_text()
 
 
 def test_results_of_another_state_of_the_code_are_computed_again_unless_they_are_welcome(study, uninterrupted):

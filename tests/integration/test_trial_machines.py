@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from harness.deployment import Deployment, make_token
+from harness.deployment.fleet import Deployment, make_token
 from harness.experiment.inventory import Inventory, inventory_text, load_inventory
 from metrics.rundir import FAILED, JUDGED, NOT_JUDGED, PASSED, RunDir, Scope
 from tests.e2e.run_experiment import IN_PROCESS, speaks_of_load, trellis

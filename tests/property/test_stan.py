@@ -27,7 +27,7 @@ from peer.protocols.stan.aligned_views import weigh
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.testing import Faults, Pump, part_of
-from tests.examples import examples
+from tests.examples import examples, long_unless
 from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
@@ -196,7 +196,7 @@ def test_weights_only_fall(network, faults):
         before = now
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", long_unless({0}, range(3)))
 def test_views_become_the_lightest_of_all_that_are_reached(seed: int):
     """In the end no node reaches, along the views, anybody lighter than those in its own view."""
     draws = Random(seed)

@@ -11,6 +11,7 @@ from peer.core.contract import Directory, Message, PeerInfo
 from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.testing import part_of
 from peer.trace import TraceEvent
+from tests.examples import long_unless
 from topologies.network import Network
 
 SECOND_NS = 1_000_000_000
@@ -67,7 +68,7 @@ def nodes(simulation: Simulation) -> dict:
     return {number: host.node for number, host in simulation.hosts.items() if host.node is not None}
 
 
-@pytest.mark.parametrize("loss_ratio", [0.0, 0.05])
+@pytest.mark.parametrize("loss_ratio", long_unless({0.05}, [0.0, 0.05]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_links_are_those_of_neighbours_and_of_exchanges_under_way(kind: str, loss_ratio: float):
     simulation, observer = simulate(KINDS[kind], loss_ratio)

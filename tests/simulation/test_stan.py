@@ -15,6 +15,7 @@ from peer.core.node import ComposedNode
 from peer.protocols.stan.aligned_views import AlignedViews
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.testing import part_of
+from tests.examples import long_unless
 
 SECOND_NS = 1_000_000_000
 NODES, TOPICS = 100, 20
@@ -73,7 +74,7 @@ def used(views: AlignedViews) -> dict[int, tuple[int, ...]]:
     return {node: views.topics_of(node) for node in members}
 
 
-@pytest.mark.parametrize("loss_ratio", [0.0, 0.05])
+@pytest.mark.parametrize("loss_ratio", long_unless({0.05}, [0.0, 0.05]))
 def test_at_rest_every_link_is_some_views_and_no_link_of_an_answer_is_left(loss_ratio: float):
     simulation = PointRun(experiment(loss_ratio=loss_ratio), RunSpec(length_s=60), VIEWS, Path()).simulation
     simulation.run(21 * SECOND_NS)

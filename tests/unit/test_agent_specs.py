@@ -3,8 +3,7 @@
 import random
 from pathlib import Path
 
-from harness.deployment import build_agent_specs
-from harness.deployment.agents import Site
+from harness.deployment.agents import Site, build_agent_specs
 from harness.experiment.loader import load_experiment
 
 EXPERIMENT = load_experiment(Path(__file__).parents[2] / "playbooks/experiments/quickstart.toml")

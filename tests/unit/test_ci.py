@@ -32,7 +32,7 @@ def test_what_is_not_usual_is_long() -> None:
 def test_each_file_of_the_lists_is_there_and_in_one_list() -> None:
     """Otherwise pytest would refuse the list, or a test would run twice."""
     text = (ROOT / ".ci/run").read_text(encoding="utf-8")
-    lists = text[text.index("units=(") : text.index('begin "tests of units"')]
+    lists = text[text.index("units=(") : text.index('begin "types"')]
     script = f'{lists}\nprintf "%s\\n" "${{early[@]}}"'
     listed = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert [path for path in listed if not (ROOT / path).exists()] == []

@@ -165,13 +165,22 @@ def suite(pytester: pytest.Pytester) -> pytest.Pytester:
     return pytester
 
 
-@pytest.mark.parametrize("code", SKIPS.values(), ids=SKIPS)
-def test_on_ci_a_skip_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    suite.makepyfile(test_skipping=code)
+def test_on_ci_a_skip_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.makepyfile(**{f"test_{kind}": code for kind, code in SKIPS.items()})
     monkeypatch.setenv("CI", "true")
     refused = suite.runpytest_subprocess()
     assert refused.ret == 1
-    refused.stdout.fnmatch_lines(["SKIPPED ON CI, which fails the run: test_skipping.py*"])
+    assert refused.parseoutcomes() == {"passed": 1, "skipped": len(SKIPS)}
+    for kind in SKIPS:
+        refused.stdout.fnmatch_lines_random([f"SKIPPED ON CI, which fails the run: test_{kind}.py*"])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("code", SKIPS.values(), ids=SKIPS)
+def test_on_ci_a_skip_alone_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    suite.makepyfile(test_skipping=code)
+    monkeypatch.setenv("CI", "true")
+    assert suite.runpytest_subprocess().ret == 1
 
 
 def test_elsewhere_a_skip_is_none(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,20 +200,16 @@ def test_on_ci_a_skip_fails_the_run_in_other_processes_too(
     refused.stdout.fnmatch_lines(["SKIPPED ON CI, which fails the run: test_skipping.py*"])
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import pytest\n@pytest.mark.data\ndef test_it(data_folder): ...",
-        "import pytest\n@pytest.mark.xfail\ndef test_it(): assert False",
-        "def test_it(): ...",
-    ],
-    ids=["data", "xfail", "none"],
-)
-def test_on_ci_other_outcomes_do_not(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    suite.makepyfile(test_other=code)
+def test_on_ci_other_outcomes_do_not(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite.makepyfile(
+        test_data="import pytest\n@pytest.mark.data\ndef test_it(data_folder): ...",
+        test_xfail="import pytest\n@pytest.mark.xfail\ndef test_it(): assert False",
+    )
     monkeypatch.setenv("CI", "true")
     monkeypatch.delenv("TRELLIS_DATA", raising=False)
-    assert suite.runpytest_subprocess().ret == 0
+    done = suite.runpytest_subprocess()
+    assert done.ret == 0
+    assert done.parseoutcomes() == {"passed": 1, "skipped": 1, "xfailed": 1}
 
 
 def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

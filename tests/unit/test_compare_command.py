@@ -127,7 +127,7 @@ def test_settings_of_one_protocol_alone_are_apart(runs, tmp_path, capsys):
     ]
     groups = group_runs([RunDir(Path(path)) for path in paths])
     assert own_settings(groups) == {"random.degree": "random", "stan.period_s": "stan"}
-    assert cli.main(["compare", *paths, "--html", str(tmp_path / "c.html")]) == 0
+    assert cli.main(["compare", *paths, "--measure=diameter", "--html", str(tmp_path / "c.html")]) == 0
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line}
     assert {"protocol", "stan.view", "time_dilation", "own"} <= shown
     assert not {"random.degree", "stan.period_s"} & shown
@@ -215,7 +215,8 @@ def test_three_percent_are_found_and_written_down(runs, tmp_path, capsys):
 
 def test_single_runs_are_judged_by_their_messages(runs, capsys):
     pair = [runs.make(1), runs.make(2, factor=1.1, protocol="stan")]
-    assert cli.main(["compare", *pair, "--fail-if", "propagation_delay_ms_mean > +1%"]) == 4
+    shown = ["--measure", "propagation_delay_ms_mean"]
+    assert cli.main(["compare", *pair, *shown, "--fail-if", "propagation_delay_ms_mean > +1%"]) == 4
     assert "covers only the variation between the messages" in " ".join(capsys.readouterr().out.split())
 
 
@@ -223,15 +224,16 @@ def test_what_cannot_be_judged_has_its_own_status(runs, capsys):
     pair = [runs.make(1), runs.make(2, protocol="stan")]
     summary = Path(pair[1]) / "summary.json"
     summary.write_text(summary.read_text().replace('"diameter": 3', '"diameter": 4'))
-    assert cli.main(["compare", *pair, "--fail-if", "diameter > +5%"]) == 3
+    shown = ["--measure", "diameter"]
+    assert cli.main(["compare", *pair, *shown, "--fail-if", "diameter > +5%"]) == 3
     said = capsys.readouterr().out
     assert "undecided: diameter > +5%: stan: the runs do not show whether it is more than 5 % above" in said
     assert ": difference +1 (+33.33 %), whose noise is unknown" in said
-    assert cli.main(["compare", *pair, "--fail-if", "clustering > +5%"]) == 3
+    assert cli.main(["compare", *pair, *shown, "--fail-if", "clustering > +5%"]) == 3
     assert "no value" in capsys.readouterr().out
     pair[1] = runs.make(2, protocol="stan", verdict="invalid")
-    assert cli.main(["compare", *pair, "--fail-if", "diameter > +5%"]) == 3
-    assert cli.main(["compare", *pair]) == 0
+    assert cli.main(["compare", *pair, *shown, "--fail-if", "diameter > +5%"]) == 3
+    assert cli.main(["compare", *pair, *shown]) == 0
     assert f"invalid run: {pair[1]}" in capsys.readouterr().err
 
 

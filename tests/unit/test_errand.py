@@ -14,8 +14,9 @@ from harness.deployment.answers import StepError
 from harness.deployment.errand import fetch_run
 from harness.deployment.package import PARTS, STAGE_DEPENDENCIES, pack_folder, pack_trellis
 from harness.errors import ExperimentError
-from harness.stages.analysis import analyse
 from harness.stages.manifest import revision
+from metrics.analysis import analyse
+from metrics.report import report
 from metrics.rundir import RunDir
 from tests.fabricate import Fabrication
 
@@ -129,8 +130,9 @@ def test_a_machine_that_cannot_be_used_is_refused(inventory: Path, suffix: str, 
 
 
 def test_the_manifest_the_report_and_the_output_name_the_machine(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(report, "FIGURES", ())
     run_dir = Fabrication(messages=4).write(tmp_path / "run", deployment={"folder": "f"})
     assert RunDir(run_dir).manifest.machine == ""
     name_machine(run_dir, "beta")

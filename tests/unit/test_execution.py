@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.deployment import Deployment, build_agent_specs
-from harness.deployment.agents import Site
+from harness.deployment.agents import Site, build_agent_specs
+from harness.deployment.fleet import Deployment
 from harness.errors import TestbedError
 from harness.experiment.inventory import Machine
 from harness.experiment.loader import load_experiment

@@ -147,7 +147,7 @@ def test_captures_are_read_by_all_workers(tmp_path: Path, monkeypatch: pytest.Mo
 def test_an_analysis_in_one_process_imports_no_spark(tmp_path: Path) -> None:
     """Nor does it start a JVM, for which it would need PySpark."""
     run_dir = Fabrication(seed=2, nodes=4, messages=10).write(tmp_path / "run")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAVA_HOME": "/nowhere", "MPLCONFIGDIR": str(tmp_path)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAVA_HOME": "/nowhere"}
     argv = [sys.executable, "-c", ALONE, str(run_dir)]
     done = subprocess.run(argv, env=environment, cwd=tmp_path, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.deployment import build_agent_specs
-from harness.deployment.agents import Site
+from harness.deployment.agents import Site, build_agent_specs
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
 from harness.experiment.implementations import (

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.deployment import build_agent_specs
-from harness.deployment.agents import Site
+from harness.deployment.agents import Site, build_agent_specs
 from harness.deployment.identities import find_peer_id
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment

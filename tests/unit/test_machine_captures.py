@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.deployment import Deployment
 from harness.deployment.answers import StepError
+from harness.deployment.fleet import Deployment
 from harness.errors import TestbedError
 from harness.experiment.inventory import Machine
 from harness.testbeds.remote.captures import MachineCaptures, capture_filter, find_obstacle

@@ -22,14 +22,18 @@ EXAMPLES = {
 PLUGINS = ("sea", "deaf.py", "ring.py", "halves.py")
 
 
+def write_examples(folder: Path) -> Path:
+    for name, code in EXAMPLES.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(code)
+    (folder / "h.txt").write_text("a 1\nb 2\nc 4\n")
+    (folder / "x.toml").write_text('name = "x"\ntestbed = "simulated"\nunderlay.hosts = 10\n')
+    return folder
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    for name, code in EXAMPLES.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(code)
-    (tmp_path / "h.txt").write_text("a 1\nb 2\nc 4\n")
-    (tmp_path / "x.toml").write_text('name = "x"\ntestbed = "simulated"\nunderlay.hosts = 10\n')
-    return tmp_path
+    return write_examples(tmp_path)
 
 
 def python(*words: str, folder: Path, path: Path = ROOT, plugins: tuple[str, ...] = PLUGINS) -> str:
@@ -153,6 +157,12 @@ print(json.dumps({
 """
 
 
+@pytest.fixture(scope="module")
+def codes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    """The keys of runs with the examples as they are."""
+    return script(write_examples(tmp_path_factory.mktemp("codes")), CODES)
+
+
 @pytest.mark.parametrize(
     ("changed", "expected"),
     [
@@ -162,15 +172,14 @@ print(json.dumps({
     ids=["deaf, halves", "ring, sea"],
 )
 def test_a_changed_plugin_changes_the_keys_of_the_runs_that_use_it(
-    folder: Path, changed: tuple[str, ...], expected: set[str]
+    folder: Path, codes: dict[str, object], changed: tuple[str, ...], expected: set[str]
 ) -> None:
     """A plugin is one unit: a changed measure repeats the runs of the protocol in the same package."""
-    before = script(folder, CODES)
     for name in changed:
         (folder / name).write_text(EXAMPLES[name] + "\nx = 1\n")
     after = script(folder, CODES)
-    assert {name for name in before if before[name] != after[name]} == expected
-    assert before["plain"] == before["measure of Trellis"]
+    assert {name for name in codes if codes[name] != after[name]} == expected
+    assert codes["plain"] == codes["measure of Trellis"]
 
 
 LOADED = """

@@ -112,19 +112,24 @@ def test_without_cgroups_there_is_no_quota(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("missing", "virtual", "awake_on_all"),
+    ("missing", "virtual", "asked", "awake_on_all"),
     [
-        (-math.inf, True, True),
-        (-0.5, True, True),
-        (0.0, True, False),
-        (0.5, True, False),
-        (1.0, True, False),
-        (-math.inf, False, False),
+        (-math.inf, True, None, True),
+        (-math.inf, True, "1", True),
+        (-math.inf, True, "0", False),
+        (-0.5, True, None, True),
+        (0.0, True, None, False),
+        (0.5, True, None, False),
+        (1.0, True, None, False),
+        (-math.inf, False, "1", False),
     ],
 )
 def test_processors_are_kept_awake_where_a_quota_leaves_them_all(
-    monkeypatch: pytest.MonkeyPatch, missing: float, virtual: bool, awake_on_all: bool
+    monkeypatch: pytest.MonkeyPatch, missing: float, virtual: bool, asked: str | None, awake_on_all: bool
 ) -> None:
+    monkeypatch.delenv(awake.KEEP_AWAKE_VARIABLE, raising=False)
+    if asked is not None:
+        monkeypatch.setenv(awake.KEEP_AWAKE_VARIABLE, asked)
     cpus = len(os.sched_getaffinity(0))
     monkeypatch.setattr(awake, "is_virtual", lambda: virtual)
     monkeypatch.setattr(awake, "processor_quota", lambda groups: cpus - missing)

@@ -182,9 +182,10 @@ SIZES = {
     "usual": (20, 40, 1.0),
     "slow": (30, 20, 3000.0),
     "fast": (10, 10, 0.001),
+    "crowded": (100, 200, 1.0),
     "large": (250, 900, 1.0),
 }
-USUAL = {"small", "large"}
+USUAL = {"small", "crowded"}
 """The sizes that are drawn in every run of the tests: there is hardly anything on an axis, or more than has room."""
 
 

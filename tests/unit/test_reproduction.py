@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from shutil import copytree
+from shutil import copytree, ignore_patterns
 
 import pytest
 from msgspec.structs import replace
@@ -345,13 +345,13 @@ def test_the_page_says_what_is_not_recorded_of_a_study_that_has_grown(place: Pla
 
 
 def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    original: Path, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recorded = place.pages / "sample" / "small.json"
     recorded.rename(place.pages / "sample" / "later.json")
     other = place.studies / "later.toml"
     other.write_text(other.read_text().replace("hosts = 8", "hosts = 9"))
-    assert reproduce(["--record", str(simulate(place, tmp_path / "x"))], place) == 1
+    assert reproduce(["--record", swept(original, tmp_path / "x", place.studies / "small.toml")], place) == 1
     said = capsys.readouterr()
     assert f"recorded: {recorded}" in said.out
     assert "the pages are not all written" in said.err and "run the sweep again" in said.err
@@ -360,8 +360,19 @@ def test_a_study_is_recorded_beside_one_that_must_be_recorded_again(
 
 @pytest.mark.parametrize("option", ["--quick", "--seeds=1", "--set=seeds=[1]", "--any-code"])
 def test_only_a_full_study_is_recorded(
-    option: str, place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    option: str,
+    original: Path,
+    place: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    """Each sweep has what the command writes before and after the runs, and the runs and pages of the whole study."""
+    made = ignore_patterns("sweep.json", "study.toml", RECORD_FILE)
+    monkeypatch.setattr(
+        "harness.commands.sweep.run_spark",
+        lambda module, folder, *_: copytree(original / "out", folder, ignore=made, dirs_exist_ok=True),
+    )
     before = (place.pages / "sample" / "small.json").read_bytes()
     assert reproduce(["--record", str(simulate(place, tmp_path / "x", option))], place) == 2
     assert "expected a sweep of the study as its file says, got one with --" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.errors import describe_status
 from harness.experiment.inventory import Inventory, Machine, save_inventory
 from harness.experiment.loader import load_experiment

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from harness.commands import run as command
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
 from harness.experiment.loader import check_rules, decode_experiment, load_experiment

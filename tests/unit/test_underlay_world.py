@@ -159,6 +159,7 @@ def test_the_committed_constants_come_from_the_data(data_folder: Path) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.long
 def test_no_candidate_beats_the_chosen_model_by_a_twentieth(data_folder: Path) -> None:
     """The choice in docs/underlays.md: the line with the least relative error, unless a richer model is worth it."""
     pairs = read_pairs(data_folder / "wondernetwork-2020")

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.deployment.script import Script
 from harness.deployment.session import MachineSession
 from harness.errors import DeploymentError, TestbedError

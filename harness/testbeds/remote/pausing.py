@@ -6,7 +6,7 @@ from importlib import resources
 import msgspec
 from msgspec import Struct
 
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.deployment.script import Script
 from harness.deployment.session import MachineSession
 from metrics.rundir import AppliedChange, ClockOffset, Placement

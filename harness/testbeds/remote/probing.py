@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta, Struct
 
-from harness.deployment import Deployment
 from harness.deployment.answers import StepError
+from harness.deployment.fleet import Deployment
 from harness.deployment.script import Script
 from harness.deployment.session import MachineSession
 from harness.experiment.inventory import PROBE_PORT

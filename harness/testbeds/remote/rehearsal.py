@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from harness.deployment import Deployment
+from harness.deployment.fleet import Deployment
 from harness.errors import DeploymentError
 from harness.experiment.inventory import PROBE_PORT, Inventory
 from harness.testbeds.remote.captures import MachineCaptures

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from harness.deployment import Deployment
 from harness.deployment.agents import Site
+from harness.deployment.fleet import Deployment
 from harness.errors import DeploymentError, TestbedError
 from harness.experiment.inventory import MAX_HOSTS_PER_ADDRESS, METRICS_PORT, Machine, saved_inventory
 from harness.planning.plan import Plan
