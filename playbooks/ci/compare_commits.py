@@ -33,9 +33,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-seeds", type=int, default=10, help="the most runs of each commit (default: 10)")
     parser.add_argument("--out", type=Path, default=Path("compared"))
     given = parser.parse_args(words)
-    given.out.mkdir(parents=True)
+    if given.seeds < 1:
+        parser.error(f"--seeds: expected at least 1, got {given.seeds}")
+    if given.out.exists():
+        parser.error(f"--out: {given.out} is there already; name a new folder")
     folders = {"base": (given.out / "checkout").resolve(), "head": Path.cwd()}
-    git("worktree", "add", "--detach", "--force", str(folders["base"]), given.base)
+    if failed := git("worktree", "add", "--detach", "--force", str(folders["base"]), given.base):
+        return failed
     try:
         runs = Runs(given.trellis, given.experiment, folders, given.out.resolve(), options)
         runs.make(range(1, given.seeds + 1))
@@ -49,9 +53,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         git("worktree", "remove", "--force", str(folders["base"]))
 
 
-def git(*words: str) -> None:
-    """Call Git in the repository."""
-    subprocess.run(["git", *words], check=True, stdout=subprocess.DEVNULL)
+def git(*words: str) -> int:
+    """Call Git in the repository, and return its exit status. It says itself what is wrong."""
+    return call(["git", *words], Path.cwd(), stdout=subprocess.DEVNULL)
+
+
+def call(words: Sequence[str], folder: Path, stdout: int | None = None) -> int:
+    """Call a program in a folder, and return its exit status. End with a message if there is no such program."""
+    try:
+        return subprocess.run(words, cwd=folder, check=False, stdout=stdout).returncode
+    except OSError as error:
+        sys.exit(f"{words[0]} cannot be started: {error.strerror}")
 
 
 class Runs:
@@ -80,9 +92,9 @@ class Runs:
             for name, folder in self._folders.items():
                 place = self._out / name / f"seed-{seed}"
                 words = ["run", self._experiment, "--seed", str(seed), "--out", str(place), *self._options]
-                done = subprocess.run([self._trellis, *words], cwd=folder, check=False)
+                status = call([self._trellis, *words], folder)
                 if not (place / "summary.json").exists():
-                    sys.exit(done.returncode or 1)  # Trellis has said why
+                    sys.exit(status or 1)  # Trellis has said why
 
     def compare(self, conditions: Sequence[str]) -> tuple[int, int]:
         """Compare the runs; return the exit status, and how many more runs of each commit are needed."""
@@ -91,7 +103,7 @@ class Runs:
         words += [word for condition in conditions for word in ("--fail-if", condition)]
         for form in ("markdown", "html", "json"):
             words += [f"--{form}", str(self._out / f"compare.{'md' if form == 'markdown' else form}")]
-        status = subprocess.run([self._trellis, *words], check=False).returncode
+        status = call([self._trellis, *words], self._folders["head"])
         if status not in (0, UNDECIDED, 4):
             sys.exit(status)
         outcomes = json.loads((self._out / "compare.json").read_text(encoding="utf-8"))["conditions"]

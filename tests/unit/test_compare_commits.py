@@ -93,6 +93,24 @@ def test_nothing_is_compared_if_a_run_fails(repository: Path) -> None:
     assert made(asked) == [("old", "1"), ("new", "1"), ("old", "2")]
 
 
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["HEAD~1", "--trellis", "./absent"], "./absent cannot be started: No such file or directory"),
+        (["no-such-commit"], "no-such-commit"),
+        (["HEAD~1", "--seeds", "0"], "--seeds: expected at least 1, got 0"),
+        (["HEAD~1", "--out", "version"], "--out: version is there already; name a new folder"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(repository: Path, words: list[str], problem: str) -> None:
+    argv = [sys.executable, str(SCRIPT), *words[:1], "x.toml", *CONDITION, *words[1:]]
+    done = subprocess.run(argv, cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode not in {0, 3, 4}
+    assert problem in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not (repository / "compared/checkout").exists()
+
+
 @pytest.mark.parametrize("name", ["github", "gitlab"])
 def test_pipelines_call_the_script_with_options_that_it_has(name: str) -> None:
     text = (ROOT / f"playbooks/ci/{name}.yml").read_text()
