@@ -168,9 +168,10 @@ def judged(summary: Summary) -> str:
     passed, unjudged, outside = (
         sum(check.outcome == outcome for check in summary.checks) for outcome in (PASSED, NOT_JUDGED, NOT_APPLICABLE)
     )
+    do = "does" if outside == 1 else "do"
     counted = (
         f"{passed} of {len(made)} checks passed, {unjudged or 'none'} had to be left unjudged, and "
-        f"{outside} do not apply to this run."
+        f"{outside or 'none'} {do} not apply to this run."
     )
     if summary.scope is None:
         return counted
