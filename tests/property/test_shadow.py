@@ -60,7 +60,10 @@ def written(process: Process) -> dict[str, Any]:
     return found if process.shutdown_ns is None else found | {"shutdown_time": write_time(process.shutdown_ns)}
 
 
-@given(st.dictionaries(names | st.just("x" * 64), st.lists(processes(), max_size=2), min_size=2, max_size=4), st.integers(0, 2**32 - 1))
+machines = st.dictionaries(names | st.just("x" * 64), st.lists(processes(), max_size=2), min_size=2, max_size=4)
+
+
+@given(machines, st.integers(0, 2**32 - 1))
 @settings(max_examples=examples(100), deadline=None)
 def test_every_process_reads_back(hosts: dict[str, list[Process]], seed: int) -> None:
     document = {
