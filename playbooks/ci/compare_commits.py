@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 
 UNDECIDED = 3
@@ -85,12 +86,14 @@ class Runs:
         self._folders = folders
         self._out = out
         self._options = options
+        self._seeds: list[int] = []
 
     def make(self, seeds: Iterable[int]) -> None:
         """Run the experiment on both commits, in turn, so that a slow machine is slow for both."""
         for seed in seeds:
+            self._seeds.append(seed)
             for name, folder in self._folders.items():
-                place = self._out / name / f"seed-{seed}"
+                place = self._place(name, seed)
                 words = ["run", self._experiment, "--seed", str(seed), "--out", str(place), *self._options]
                 status = call([self._trellis, *words], folder)
                 if not (place / "summary.json").exists():
@@ -98,7 +101,7 @@ class Runs:
 
     def compare(self, conditions: Sequence[str]) -> tuple[int, int]:
         """Compare the runs; return the exit status, and how many more runs of each commit are needed."""
-        runs = [str(place) for name in self._folders for place in sorted((self._out / name).iterdir())]
+        runs = [str(last_attempt(self._place(name, seed))) for name in self._folders for seed in self._seeds]
         words = ["compare", *runs, "--by-folder", "--baseline", runs[0]]
         words += [word for condition in conditions for word in ("--fail-if", condition)]
         for form in ("markdown", "html", "json"):
@@ -108,6 +111,16 @@ class Runs:
             sys.exit(status)
         outcomes = json.loads((self._out / "compare.json").read_text(encoding="utf-8"))["conditions"]
         return status, max((each["more_runs"] or 0 for each in outcomes), default=0)
+
+    def _place(self, name: str, seed: int) -> Path:
+        return self._out / name / f"seed-{seed}"
+
+
+def last_attempt(place: Path) -> Path:
+    """Return the last attempt of a run: ``--retry-host-stalls`` repeats one that stalls of the host have spoiled."""
+    attempts = (place.with_name(f"{place.name}-attempt{number}") for number in count(2))
+    whole = takewhile(lambda attempt: (attempt / "summary.json").exists(), attempts)
+    return [place, *whole][-1]
 
 
 if __name__ == "__main__":
