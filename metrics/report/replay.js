@@ -431,7 +431,7 @@
     body.replaceChildren(...copies.slice(0, MOST_LISTED).map(raceRow));
     find("race").hidden = !copies.length;
     find("no-race").hidden = Boolean(copies.length);
-    find("no-race").textContent = chosen === message.publisher
+    find("no-race").textContent = chosen !== null && chosen === message.publisher
       ? "It published the message, and received no copy of it." : "No copy to this node is known.";
     find("bars").hidden = !copies.some(copy => copy.left !== null && copy.came !== null);
   }
