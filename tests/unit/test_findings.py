@@ -11,7 +11,7 @@ from msgspec import structs
 from harness.commands.run import print_outcome
 from metrics.measures.registry import FIRST_NUMBERS, HEADLINE
 from metrics.report.findings import advise, find_quiet, find_striking
-from metrics.report.page import judged
+from metrics.report.page import expectation, judged
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
 from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Summary
@@ -48,6 +48,8 @@ class Shown(Run):
         self.peer: dict[str, Any] = {"command": None}
 
     zero_ns = ZERO_NS
+    settle_ns = 0
+    has_expressions = False
     nodes = [0, 1, 2, 3, ADVERSARY]  # noqa: RUF012 - a property of the class that it stands for
     grouped = grouped
     manifest = SimpleNamespace(counters={"processors_watched": 2})
@@ -200,6 +202,14 @@ def test_advice_fits_what_programs_report(peer: dict[str, Any], words: list[str]
     commands = [each.command for each in advise(run)]
     assert len(commands) == len(words)
     assert all(word in command for word, command in zip(words, commands, strict=True))
+
+
+@pytest.mark.parametrize(("events", "starts"), [("lines", "A delivery is expected of each node"), ("none", None)])
+def test_deliveries_are_expected_of_what_reports_messages(events: str, starts: str | None) -> None:
+    run = Shown()
+    run.peer = {"command": ["x"], "events": events, "says": []}
+    told = expectation(run)
+    assert told is None if starts is None else (told or "").startswith(starts)
 
 
 def test_ten_numbers_are_printed_unless_all_are_asked_for(
