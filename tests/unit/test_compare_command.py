@@ -129,6 +129,22 @@ def test_one_folder_is_one_group_however_it_is_named(runs, tmp_path, monkeypatch
     assert len(group_runs([RunDir(path) for path in named], by_folder=True)) == 1
 
 
+def test_of_several_attempts_the_last_one_is_compared(runs, capsys):
+    """All have the same seed. Runs of other folders are others, whatever their names are."""
+    first, second, third, other = paths = [Path(runs.make(seed)) for seed in (1, 1, 1, 2)]
+    for number, (run, before) in enumerate(((second, first), (third, second)), 2):
+        summary = json.loads((run / "summary.json").read_text())
+        summary["attempt"] = {"attempt": number, "repeats": f"/elsewhere/{before.name}", "reasons": []}
+        (run / "summary.json").write_text(json.dumps(summary))
+    assert cli.main(["compare", *map(str, paths)]) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [f"left out: {run}: a later attempt repeats it" for run in (first, second)]
+    [seeds] = [line.split(maxsplit=1)[1] for line in said.out.splitlines() if line.startswith("seeds")]
+    assert seeds == "1, 2"
+    assert cli.main(["compare", str(first), str(other)]) == 0
+    assert "left out" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("protocol", ["random", "stan"])
 def test_a_folder_with_several_experiments_says_so(runs, capsys, protocol):
     assert cli.main(["compare", runs.make(1), runs.make(2, protocol=protocol), "--by-folder"]) == 0
