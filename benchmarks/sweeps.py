@@ -31,8 +31,9 @@ from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
 from harness.testbeds.emulated.pace import FIRST_PER_S, Pace
 from harness.testbeds.emulated.probes import Prober
-from metrics.recorded.offsets import PHASES, measure_offsets
+from metrics.recorded.offsets import measure_offsets
 from metrics.recorded.probing import read_achieved
+from metrics.rundir.timeline import IDLE_PHASES
 from peer.runtime.clock import UNDILATED
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities
@@ -99,9 +100,9 @@ def _sweep_twice(network: Network, made: list[hosts.EmulatedHost], off_ms: float
         certifier = Certifier(prober, network, run_dir, seed)
         certifier.introduce(FIRST_PER_S)
         pace, started_s = Pace(plane), time.perf_counter()
-        for phase in PHASES:
+        for phase in IDLE_PHASES:
             certifier.sweep(phase, ProbeSpec().packets_per_pair, pace, limits)
-        sweep_s = (time.perf_counter() - started_s) / len(PHASES)
+        sweep_s = (time.perf_counter() - started_s) / len(IDLE_PHASES)
         prober.write(run_dir / "achieved.parquet")
         return _judge(run_dir, wrong) | {"sweep_s": sweep_s}
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from metrics.comparison.conditions import Condition, Outcome
     from metrics.comparison.differences import Cell, Comparison
     from metrics.comparison.groups import Group
+    from metrics.report.run import Run
 
 UNBOUNDED = 10_000
 """Columns of output that does not go to a terminal."""
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     conditions, names = _conditions(arguments.fail_if), _measures(arguments.measure)
     finished = [path for path in arguments.runs if _is_finished(path)]
-    runs = [Run(path) for path in finished or arguments.runs]
+    runs = _last_attempts([Run(path) for path in finished or arguments.runs])
     groups = group_runs(runs, by_folder=arguments.by_folder)
     if conditions and len(groups) < 2:
         raise ExperimentError("--fail-if", "all runs are of one group, so that there is no difference to judge")
@@ -124,6 +125,23 @@ def _is_finished(path: Place) -> bool:
         return True
     say(f"left out: {path}: the run did not finish", file=sys.stderr)
     return False
+
+
+def _last_attempts(runs: "list[Run]") -> "list[Run]":
+    """Return the runs without those that another one repeats, and report on stderr which are left out.
+
+    ``trellis run --retry-host-stalls`` repeats a run with the same seed, so the two are no two samples. They may have
+    been moved together since.
+    """
+    places = [(path.parent, path.name) for path in (run.path.resolve() for run in runs)]
+    attempts = zip(places, (run.summary.attempt for run in runs), strict=True)
+    repeated = {(folder, Path(attempt.repeats).name) for (folder, _), attempt in attempts if attempt}
+    if repeated.issuperset(places):  # no run would be left, as if each repeated another one
+        return runs
+    for run, where in zip(runs, places, strict=True):
+        if where in repeated:
+            say(f"left out: {run.path}: a later attempt repeats it", file=sys.stderr)
+    return [run for run, where in zip(runs, places, strict=True) if where not in repeated]
 
 
 def _write(path: Path, content: bytes) -> None:

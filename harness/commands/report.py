@@ -13,7 +13,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=local_path,
         metavar="RUN",
         help="show the numbers of this analysed run beside the report's (default: the last run of another protocol, in "
-        "the folder of RUN, with the same experiment file and testbed)",
+        "the folder of RUN, with the same experiment file, network, workload and testbed)",
     )
     add_master_arguments(parser)
     parser.add_argument("--all", action="store_true", help="print all headline numbers, not only ten")

@@ -137,7 +137,8 @@ class ProbeSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     packets_per_pair: Annotated[int, Meta(ge=2, le=20)] = 3
     """The most requests between two hosts before the workload, and after it. On emulated testbeds one is enough if its
-    RTT is within the limit of the median; on the others, every directed pair has as many."""
+    RTT is within the limit of the median and at most 0.4 ms from what was asked for; on the others, every directed pair
+    has as many."""
     during_per_s: Annotated[float, Meta(ge=0, le=10_000)] = 20.0
     """Echo requests per second to random pairs during the workload."""
 

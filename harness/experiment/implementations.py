@@ -200,9 +200,11 @@ def _with_processes(peer: PeerSpec) -> PeerSpec:
         ExperimentError: another key names a program, too.
     """
     default = PeerSpec()
-    for key in ("command", "events", "says", "implementation", "mix", "programs"):
+    for key in ("command", "says", "implementation", "mix", "programs"):
         if getattr(peer, key) != getattr(default, key):
             raise ExperimentError(f"$.peer.{key}", "peer.processes says what is run")
+    if peer.events not in (default.events, "none"):
+        raise ExperimentError("$.peer.events", f'expected "none" with peer.processes, got "{peer.events}"')
     return structs.replace(peer, command=peer.processes[0].command, events="none")
 
 

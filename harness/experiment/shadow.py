@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import ExperimentError
-from harness.experiment.document import apply_overrides, input_errors, read_toml
+from harness.experiment.document import apply_overrides, input_errors, naming_origin, read_toml
 from peer.protocols.registry import PROTOCOLS
 from topologies.shadow.form import UPWARDS, Process, ShadowFile, read_shadow
 
 ENDINGS: Final = (".yaml", ".yml")
+
+KIND: Final = "shadow"
+"""The kind of underlay with the hosts of such a file."""
 
 WARMUP_S: Final = 2.0
 """Time from the start of the peers to the start of the experiment, in which nothing happens."""
@@ -43,9 +46,21 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     if not is_shadow(path):
         return read_toml(path, overrides)
     with input_errors():
-        document = _translate(path, read_shadow(path))
+        shadow = read_shadow(path)
+        document = _translate(path, shadow)
     apply_overrides(document, path, overrides)
+    with naming_origin(path, overrides):
+        _refuse_sample(document, len(shadow.hosts))
     return document
+
+
+def _refuse_sample(document: dict[str, Any], hosts: int) -> None:
+    """Refuse another number of hosts of the file: processes have the numbers of all of its hosts."""
+    underlay = document.get("underlay")
+    is_own = isinstance(underlay, dict) and underlay.get("kind") == KIND
+    if is_own and underlay.get("hosts", hosts) != hosts:
+        problem = f"expected {hosts}, since processes run on all hosts of the file, got {underlay['hosts']}"
+        raise ExperimentError("$.underlay.hosts", problem)
 
 
 def shadow_remarks(path: Path) -> tuple[str, ...]:
@@ -74,7 +89,7 @@ def _translate(path: Path, shadow: ShadowFile) -> dict[str, Any]:
         "description": f"Shadow's {path.name}",
         "protocol": next(name for name, protocol in PROTOCOLS.items() if protocol.links_all),
         "seed": shadow.seed,
-        "underlay": {"kind": "shadow", "path": path.name},
+        "underlay": {"kind": KIND, "path": path.name},
         "workload": {"warmup_s": WARMUP_S, "duration_s": shadow.stop_ns / 1e9, "cooldown_s": 0.0},
         "peer": {"metrics": False, "memory_mib": PROCESS_MIB, "processes": processes},
         "prometheus": {"enabled": False},

@@ -11,6 +11,8 @@ from msgspec import UNSET, structs
 from harness.errors import ExperimentError
 from harness.experiment.document import input_errors
 from harness.experiment.form import Experiment, section_of
+from harness.experiment.loader import decode_experiment
+from harness.experiment.sections.peer import PeerSpec
 from harness.experiment.sections.workload import InterestsSpec, WorkloadSpec
 from harness.planning.models import find_model
 from harness.workload.workload import Workload
@@ -35,6 +37,7 @@ from peer.interop.script import (
     list_publications,
     walk,
 )
+from peer.protocols.description import section_name
 from peer.runtime.connections import Connections
 from topologies.reading import read_text
 
@@ -49,6 +52,7 @@ INITIAL_DELAY_NS: Final = 100_000_000
 HEARTBEAT_SPREAD_NS: Final = 100_000
 """By how much later the first heartbeat of each node is than that of the node before, since all start together."""
 
+_PARAMETERS: Final = "choose_script_parameters"
 _SET: Final = ("topics", "publish_interval", "publish_rate_per_s", "rate_exponent", "payload_bytes")
 _TIMES: Final = ("warmup_s", "duration_s", "cooldown_s")
 
@@ -97,7 +101,7 @@ def make_script(experiment: Experiment, overlay: OverlayDocument, schedule: Sequ
 
 def _choose_parameters(experiment: Experiment, node: int) -> Parameters:
     """Return the parameters of a node: those of the protocol, if programs have it; otherwise they use their own."""
-    choose = find_model(experiment.protocol, "choose_script_parameters")
+    choose = find_model(experiment.protocol, _PARAMETERS)
     chosen = Parameters() if choose is None else choose(section_of(experiment, experiment.protocol))
     first_ns = INITIAL_DELAY_NS if chosen.HeartbeatInitialDelay is UNSET else chosen.HeartbeatInitialDelay
     return structs.replace(chosen, HeartbeatInitialDelay=first_ns + HEARTBEAT_SPREAD_NS * (node + 1))
@@ -147,6 +151,11 @@ def fit_workload(experiment: Experiment, script: Script, nodes: int) -> Experime
             raise ExperimentError(f"$.workload.{key}", "the script sets it")
     if experiment.interests != InterestsSpec():
         raise ExperimentError("$.interests", "the script sets it")
+    if experiment.peer.connect != PeerSpec().connect:
+        raise ExperimentError("$.peer.connect", "the script sets it")
+    name = experiment.protocol
+    if find_model(name, _PARAMETERS) and section_of(experiment, name) != section_of(_plain(name), name):
+        raise ExperimentError(f"$.{section_name(name)}", "the script sets it")
     publications = list_publications(script, nodes)
     if not publications:
         raise ExperimentError("$.peer.script", "it publishes no message")
@@ -166,6 +175,11 @@ def fit_workload(experiment: Experiment, script: Script, nodes: int) -> Experime
         **phases,
     )
     return structs.replace(experiment, workload=workload)
+
+
+def _plain(protocol: str) -> Experiment:
+    """Return an experiment with a protocol and all parameters as usual."""
+    return decode_experiment({"name": protocol, "protocol": protocol})
 
 
 def find_workload(script: Script, nodes: int) -> Workload:

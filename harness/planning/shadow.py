@@ -13,7 +13,7 @@ import yaml
 from harness.errors import ExperimentError
 from harness.experiment.sections.peer import ProcessSpec
 from harness.planning.plan import PlannedRun
-from peer.runtime.names import label_of, node_name
+from peer.runtime.names import name_hosts
 from topologies.bottlenecks import Bottlenecks
 from topologies.model import DOWN, UP, Underlay
 from topologies.shadow.form import LARGEST_SEED
@@ -94,13 +94,8 @@ def _process(process: ProcessSpec) -> dict[str, Any]:
 
 
 def _names(underlay: Underlay) -> list[str]:
-    """Return a host name for every host."""
-    names: dict[str, None] = {}
-    for node, host in enumerate(underlay.hosts):
-        name = label_of(host.name)
-        tries = [*([name, f"{name[:50]}-{node}"] if name else []), node_name(node), f"{node_name(node)}-{node}"]
-        names[next(each for each in tries if each not in names)] = None
-    return list(names)
+    """Return the host names that processes on these hosts have in a run of Trellis, too."""
+    return name_hosts([host.name for host in underlay.hosts])
 
 
 def _graph(underlay: Underlay) -> Iterator[str]:

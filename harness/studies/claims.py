@@ -14,6 +14,7 @@ from harness.studies.results import matching, mean_of, reduce_run, values_along
 from harness.studies.store import Result
 from harness.studies.tables import show_interval, tabulate
 from metrics.intervals import LEVEL, Interval, difference_of_pairs, holm, quotient_ends
+from metrics.measures.learning import SCORES
 
 MET, PARTLY, UNDECIDED, NOT_MET = "met", "partly met", "undecided", "not met"
 IRREPRODUCIBLE, REPORTED, NOT_MEASURED = "irreproducible", "reported", "not measured"
@@ -209,9 +210,11 @@ def _possible(shown: Shown) -> Ends:
     """Return the least and the greatest value that a measure or its reduction can have.
 
     A hit ratio cannot exceed 1, so one run in which a message is lost refutes "all messages arrive", and no interval
-    makes it undecided.
+    makes it undecided. Of all measures, only scores may be negative.
     """
     reduction, name = split_reduction(shown.of)
+    if name in SCORES.names and reduction not in (OUTAGE, RECOVERY):
+        return -math.inf, math.inf
     if reduction == "change":
         return -1.0, math.inf
     is_share = MEASURES[name].unit == "ratio" and reduction not in (OUTAGE, RECOVERY)

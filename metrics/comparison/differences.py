@@ -20,6 +20,7 @@ _LEAST_P = 0.001
 _ENOUGH_RUNS = 5
 
 _SEEDS_NAMED = 8
+_SETTINGS_NAMED = 3
 
 MESSAGES_NOTE = (
     "The interval of a group with one run covers only the variation between the messages of that run: another seed or "
@@ -107,6 +108,12 @@ class Comparison(Struct, frozen=True):
                 "A group with one run and one with several are compared by the variation between the latter's runs."
             )
         for group in self.groups:
+            if mixed := group.mixed:
+                named = ", ".join(mixed[:_SETTINGS_NAMED]) + (", ..." if len(mixed) > _SETTINGS_NAMED else "")
+                notes.append(
+                    f"{group.label}: its runs differ in {named}. They are not samples of one experiment, so its "
+                    "numbers are means over different experiments."
+                )
             notes += [f"{group.label}: {remark}." for remark in group.degeneracies]
             if group.repeats_simulation:
                 notes.append(

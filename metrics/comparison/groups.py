@@ -1,6 +1,7 @@
 """Group runs whose resolved experiments differ only in what makes them samples."""
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -51,6 +52,11 @@ class Group(Struct, frozen=True):
         return list(find_degeneracies(self.runs[0].experiment, sum(known) / len(known) if known else None))
 
     @property
+    def mixed(self) -> list[str]:
+        """The settings in which its own runs differ, by dotted path: only runs that are grouped by folders have any."""
+        return _differing([settings_of(run) for run in self.runs])
+
+    @property
     def repeats_simulation(self) -> bool:
         """Whether a simulated run is there twice: the same seed gives the same run, not another sample."""
         seeds = [run.plan.seed for run in self.runs if run.manifest.has_ability("simulate")]
@@ -67,7 +73,7 @@ def group_runs(runs: Sequence[RunDir], *, by_folder: bool = False) -> list[Group
     Returns:
         The groups in the order of their first runs. Labels are unique.
     """
-    settings = [{"folder": str(run.path.parent)} for run in runs] if by_folder else [settings_of(run) for run in runs]
+    settings = _folders(runs) if by_folder else [settings_of(run) for run in runs]
     if not by_folder and all(each == settings[0] for each in settings):
         settings = [{"revision": run.manifest.versions.get(REVISION)} for run in runs]
     members: dict[bytes, list[int]] = {}
@@ -80,6 +86,14 @@ def group_runs(runs: Sequence[RunDir], *, by_folder: bool = False) -> list[Group
         Group(label, tuple(runs[number] for number in numbers), {path: each.get(path) for path in paths})
         for label, numbers, each in zip(_labels(protocols, firsts), members.values(), firsts, strict=True)
     ]
+
+
+def _folders(runs: Sequence[RunDir]) -> list[Settings]:
+    """Return the folder of every run, without the folders above in which all of them are."""
+    paths = [str(run.path.resolve().parent).split("/") for run in runs]
+    levels = zip(*(path[:-1] for path in paths), strict=False)
+    above = sum(1 for _ in takewhile(lambda names: len(set(names)) == 1, levels))
+    return [{"folder": "/".join(path[above:])} for path in paths]
 
 
 def settings_of(run: RunDir) -> Settings:

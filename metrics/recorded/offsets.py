@@ -13,15 +13,13 @@ from msgspec import Struct
 from metrics.asked import Floats
 from metrics.recorded.probing import last_attempts
 from metrics.recorded.stalls import Ints
+from metrics.rundir.timeline import IDLE_PHASES
 
 OFFSET_MS = 0.35
 """The largest offset of a pair (ms)."""
 
 DEVIATIONS = 6.0
 """The largest offset, in median absolute deviations of all pairs: if all errors are large, some offsets are, too."""
-
-PHASES = ("before", "after")
-"""The phases of the sweeps."""
 
 _BASE = 1 << 31
 """More than any number of hosts: two of them are one number."""
@@ -55,7 +53,7 @@ def measure_offsets(rows: pa.Table) -> Offsets | None:
         The offsets; None if there are not two sweeps.
     """
     latest = last_attempts(rows)
-    sweeps = [latest.filter(pc.equal(latest["phase"], phase)) for phase in PHASES]
+    sweeps = [latest.filter(pc.equal(latest["phase"], phase)) for phase in IDLE_PHASES]
     if not all(sweep.num_rows for sweep in sweeps):
         return None
     (before, before_ms), (after, after_ms) = map(_offsets_ms, sweeps)

@@ -2,18 +2,23 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from metrics.report.run import Run
 from metrics.rundir import INVALID, RunDir, RunDirError, Summary
 from metrics.rundir.files import EXPERIMENT_FILE, MANIFEST_FILE
 from metrics.storage import Place
 
+_SAME: Final = ("underlay", "workload", "interests", "expressions", "groups", "churn", "faults", "adversary", "peer")
+"""The keys of an experiment that say what every protocol gets: options of the command line may change them."""
+
 
 def find_baseline(run: Run, asked: Place | None = None) -> RunDir | None:
     """Return the baseline of a run, None if there is none.
 
     Without a question it is the latest analysed run in the folder of the run's directory that had the same experiment
-    file, the same testbed and another protocol, and was not invalid. The date of a run is the date of its manifest.
+    file, network, workload and testbed and another protocol, and was not invalid. The date of a run is the date of its
+    manifest.
 
     Args:
         run: the run.
@@ -59,7 +64,11 @@ def _is_other(run: Run, summary: Summary) -> bool:
 
 
 def _is_alike(run: Run, other: RunDir) -> bool:
-    """Return whether two runs had the same experiment file and testbed. Files of other sizes are not read."""
+    """Return whether two runs had the same experiment file, testbed, network and workload.
+
+    Files of other sizes are not read.
+    """
     one, another = (each.path / EXPERIMENT_FILE for each in (run, other))
-    is_same_size = one.stat().st_size == another.stat().st_size
-    return is_same_size and one.read_bytes() == another.read_bytes() and run.manifest.testbed == other.manifest.testbed
+    is_same_file = one.stat().st_size == another.stat().st_size and one.read_bytes() == another.read_bytes()
+    is_same_testbed = is_same_file and run.manifest.testbed == other.manifest.testbed
+    return is_same_testbed and all(run.experiment.get(key) == other.experiment.get(key) for key in _SAME)

@@ -10,6 +10,8 @@ from metrics.degenerate import find_degeneracies
 from metrics.report.figures.chapter import count, number
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
+from metrics.reported import reports_nothing
+from metrics.rundir import VALID
 from peer.protocols.registry import PROTOCOLS
 
 _NAMED: Final = 3
@@ -66,23 +68,24 @@ def find_quiet(run: Run) -> str:
 
 
 def advise(run: Run) -> list[Advice]:
-    """Return commands to try next. ``RUN`` stands for the run's directory."""
-    others = [name for name in PROTOCOLS if name != run.experiment["protocol"]]
-    again = "trellis run RUN/experiment.toml"
-    found = [
-        Advice(
-            f"Another protocol with the same network and workload ({', '.join(others)}), with the options of this run",
-            f"{again} --set protocol=NAME",
-        ),
-        Advice("How much the numbers vary with the seed", f"{again} --repeat 5"),
-        Advice("Which differences between such runs are more than noise", "trellis compare RUN OTHER..."),
-        Advice("How any other message spread", "trellis replay RUN --message ID --out FILE.html"),
-    ]
-    if run.summary.verdict != "valid" and len(run.stalls.host):
-        repeat = Advice(
-            "Up to two more attempts if only stalls of the host spoil a run", f"{again} --retry-host-stalls 2"
-        )
-        found.insert(0, repeat)
+    """Return commands to try next.
+
+    ``RUN`` stands for the run's directory, ``FILE`` for its experiment file. The copy of the file in the directory will
+    not do: paths in the file are relative to the folder of the file.
+    """
+    again = "trellis run FILE"
+    found: list[Advice] = []
+    if run.summary.verdict != VALID and len(run.stalls.host):
+        why = "Up to two more attempts if only stalls of the host spoil a run"
+        found.append(Advice(why, f"{again} --retry-host-stalls 2"))
+    if run.experiment.get("peer", {}).get("command") is None:  # programs have their own protocol
+        others = ", ".join(name for name in PROTOCOLS if name != run.experiment["protocol"])
+        why = f"Another protocol with the same network and workload ({others}), with the options of this run"
+        found.append(Advice(why, f"{again} --set protocol=NAME"))
+    found.append(Advice("How much the numbers vary with the seed", f"{again} --repeat 5"))
+    found.append(Advice("Which differences between such runs are more than noise", "trellis compare RUN OTHER..."))
+    if not reports_nothing(run.experiment):
+        found.append(Advice("How any other message spread", "trellis replay RUN --message ID --out PAGE.html"))
     return found
 
 
@@ -163,6 +166,8 @@ def _loaded(run: Run) -> Iterator[Finding]:
         return
     load = _of_honest(run, sent)
     busiest = max(load, key=lambda node: (load[node], -node))
+    if not load[busiest]:  # adversaries sent all copies
+        return
     middle = float(np.median(list(load.values())))
     times = f", {number(load[busiest] / middle, 2)} times as many as the median node" if middle else ""
     yield Finding(f"{_begin(run.name_node(busiest))} sends the most copies of messages: {load[busiest]:,}{times}.")

@@ -149,8 +149,13 @@ def reading(run: Run) -> str | None:
     return protocol.report_note(run.experiment[protocol.section])
 
 
-def expectation(run: Run) -> str:
-    """Return which deliveries are expected, and how many ``workload.settle_s`` excludes by the schedule."""
+def expectation(run: Run) -> str | None:
+    """Return which deliveries are expected, and how many ``workload.settle_s`` excludes by the schedule.
+
+    None if the programs report no messages, so that none are expected.
+    """
+    if reports_nothing(run.experiment):
+        return None
     wanted = "satisfied the message's expression" if run.has_expressions else "subscribed"
     rule = f"A delivery is expected of each node, other than the publisher, that was up and {wanted} at the publication"
     settle_s = run.settle_ns / 1e9
@@ -168,9 +173,10 @@ def judged(summary: Summary) -> str:
     passed, unjudged, outside = (
         sum(check.outcome == outcome for check in summary.checks) for outcome in (PASSED, NOT_JUDGED, NOT_APPLICABLE)
     )
+    do = "does" if outside == 1 else "do"
     counted = (
         f"{passed} of {len(made)} checks passed, {unjudged or 'none'} had to be left unjudged, and "
-        f"{outside} do not apply to this run."
+        f"{outside or 'none'} {do} not apply to this run."
     )
     if summary.scope is None:
         return counted

@@ -48,10 +48,10 @@
     const expected = new Map(given.expected.map(([node, delivered, direct, known]) =>
       [node, { delivered: inMs(delivered), direct: inMs(direct), known: Boolean(known) }]));
     const firsts = new Map();
-    for (const copy of copies) {
+    for (const copy of copies) { // of several, the one that was read first, as in metrics/report/spread.py
       if (copy.role !== FIRST && copy.role !== RELAYED) continue;
       const other = firsts.get(copy.dst);
-      if (!other || copy.to < other.to) firsts.set(copy.dst, copy);
+      if (!other || copy.read < other.read) firsts.set(copy.dst, copy);
     }
     const reached = new Map();
     if (given.publisher !== null) reached.set(given.publisher, 0);
@@ -431,7 +431,7 @@
     body.replaceChildren(...copies.slice(0, MOST_LISTED).map(raceRow));
     find("race").hidden = !copies.length;
     find("no-race").hidden = Boolean(copies.length);
-    find("no-race").textContent = chosen === message.publisher
+    find("no-race").textContent = chosen !== null && chosen === message.publisher
       ? "It published the message, and received no copy of it." : "No copy to this node is known.";
     find("bars").hidden = !copies.some(copy => copy.left !== null && copy.came !== null);
   }

@@ -74,10 +74,11 @@ def render_replay(run: Run, spreads: Sequence[Spread], reasons: Reasons, report:
 def _describe_choice(spreads: Sequence[Spread], reasons: Reasons) -> str:
     """Return which messages the page has, and how to see others."""
     another = "trellis replay RUN --message ID --out FILE.html writes the page of any other message of the run."
-    chosen = "the messages of the slowest deliveries and a typical one" if reasons else "the message that was asked for"
+    has = f"This page has {count(len(spreads), 'message')} of the run"
+    chosen = f"{has}: the list below a message's name says why it is here." if reasons else f"{has}, as asked for."
     left_out = sum(each.left_out for each in spreads)
     left = f" {count(left_out, 'copy', 'copies')} beyond {MOST_COPIES:,} per message left out." if left_out else ""
-    return f"This page has {count(len(spreads), 'message')} of the run: {chosen}.{left} {another}"
+    return f"{chosen}{left} {another}"
 
 
 def embed(document: Any) -> Markup:  # noqa: ANN401 - any JSON value

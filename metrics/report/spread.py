@@ -104,8 +104,12 @@ class Spread(Struct, frozen=True, dict=True):
 
     @cached_property
     def _came_from(self) -> Mapping[int, int]:
-        """The sender of the first copy at each node."""
-        return {copy.dst: copy.src for copy in reversed(self.copies) if copy.role in (FIRST, RELAYED)}
+        """The sender of the first copy at each node: of the one that was read first, as in the script of the replay."""
+        found: dict[int, int] = {}
+        firsts = (copy for copy in self.copies if copy.role in (FIRST, RELAYED) and copy.read_us is not None)
+        for copy in sorted(firsts, key=lambda copy: copy.read_us or 0):
+            found.setdefault(copy.dst, copy.src)
+        return found
 
     def path_to(self, node: int) -> tuple[int, ...] | None:
         """Return the nodes by which the first copy came, from the publisher to the node; None if that is not known."""

@@ -12,6 +12,9 @@ SECOND_NS = 1_000_000_000
 PHASES = ("before", "during", "after")
 """When pairs of hosts are probed: before, during and after the workload."""
 
+IDLE_PHASES = ("before", "after")
+"""The phases in which every pair is probed, in a sweep of the idle network."""
+
 
 class Phase(Struct, frozen=True):
     """A phase of the running stage, in ns of virtual time.

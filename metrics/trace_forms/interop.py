@@ -5,6 +5,7 @@ that they traced, as the program in Go prints them. ``shadow.yaml`` and ``graph.
 ``params.json`` is the script, if there was one.
 """
 
+import os
 import re
 import shutil
 from collections import Counter
@@ -57,7 +58,7 @@ def _find_files(folder: Path) -> list[Path]:
 
 
 def _read_events(path: Path) -> Iterator[Event]:
-    node, read = path.parent.name.encode(), set[int]()
+    node, read = os.fsencode(path.parent.name), set[int]()
     with opened(path) as file:
         for place, line in read_lines(path, file):
             try:

@@ -18,6 +18,7 @@ objects, and events that the mapping does not name, are left out, since programs
 """
 
 import math
+import os
 import tomllib
 from collections.abc import Iterator
 from functools import partial
@@ -176,7 +177,7 @@ def _make_event(mapping: Mapping, where: EventMapping, said: object, file_name: 
     return Event(
         where.is_,
         _instant(_look_up(said, mapping.time), mapping.time_unit),
-        node.encode(),
+        os.fsencode(node),  # the name of a file may be no text
         peer,
         message,
         topics=None if topic is None else (topic,),

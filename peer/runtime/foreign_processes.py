@@ -4,7 +4,6 @@ Nothing is traced but the start and the stop of the peer that starts them. The c
 """
 
 import asyncio
-import contextlib
 import os
 import signal
 import subprocess
@@ -24,7 +23,7 @@ from peer.instances.spec import AgentSpec, ProcessSpec
 from peer.runtime.clock import Clock
 from peer.runtime.names import own_names
 from peer.runtime.namespaces import die_with_parent
-from peer.runtime.piped_program import ProgramError
+from peer.runtime.piped_program import ProgramError, kill_group
 
 NAP_S: Final = 1.0
 """A longer wait is begun again after this time, for the reason of ``peer_process.NAP_S`` (s)."""
@@ -197,8 +196,7 @@ class _Process:
             self._reap()
             return
         asyncio.get_running_loop().remove_reader(self._pidfd)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid, self._pidfd)
         self._process.wait()
         os.close(self._pidfd)
         self._process = None

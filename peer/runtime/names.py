@@ -9,7 +9,10 @@ import os
 import re
 import socket
 import unicodedata
+from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
+from typing import Final
 
 from peer.core.identifiers import NodeId
 from peer.instances.spec import AgentSpec
@@ -22,7 +25,8 @@ _CLONE_NEWNS, _CLONE_NEWUTS = 0x00020000, 0x04000000
 _MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _NO_LETTERS = re.compile("[^a-z0-9]+")
 _MAX_LABEL = 63
-_HOST_NAME = re.compile("[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9])?")
+_HOST_NAME = re.compile("[a-z0-9]([a-z0-9.-]{0,62}[a-z0-9-])?")
+_LOOPBACK: Final = "localhost"
 
 
 def node_name(node: NodeId) -> str:
@@ -31,14 +35,23 @@ def node_name(node: NodeId) -> str:
 
 
 def own_names(agent: AgentSpec) -> list[str]:
-    """Return the host name of every node's host."""
-    names: list[str] = []
-    used: set[str] = set()
-    for node in range(len(agent.addresses)):
-        place = label_of(agent.names[node]) if agent.processes and agent.names else ""
-        names.append(place if place and place not in used else node_name(node))
-        used.add(names[-1])
-    return names
+    """Return the host name of every node's host. No two hosts have the same name."""
+    if agent.processes and agent.names:
+        return name_hosts(agent.names)
+    return [node_name(node) for node in range(len(agent.addresses))]
+
+
+def name_hosts(places: Sequence[str]) -> list[str]:
+    """Return a host name for each place: its own name, unless it has none or an earlier host has it.
+
+    No two hosts have the same name.
+    """
+    names = {_LOOPBACK: None}
+    for node, place in enumerate(places):
+        label, number = label_of(place), node_name(node)
+        tries = chain([label] if label else [], [number], (f"{number}-{copy}" for copy in count(2)))
+        names[next(each for each in tries if each not in names)] = None
+    return list(names)[1:]
 
 
 def describe_hosts(agent: AgentSpec) -> str:
@@ -46,9 +59,9 @@ def describe_hosts(agent: AgentSpec) -> str:
 
     If two places share a name, the first node has it. No place has the name of a node.
     """
-    lines = ["127.0.0.1 localhost"]
+    lines = [f"127.0.0.1 {_LOOPBACK}"]
     own = own_names(agent)
-    used = set(own)
+    used = {_LOOPBACK, *own}
     for node, (address, _) in enumerate(agent.addresses):
         place = label_of(agent.names[node]) if agent.names else ""
         names = dict.fromkeys([own[node], *([place] if place and place not in used else [])])

@@ -92,7 +92,7 @@ class Program:
     def kill(self) -> None:
         """Kill the program and the other processes in its process group."""
         if not self.ended.done():
-            os.killpg(self._process.pid, signal.SIGKILL)
+            kill_group(self._process.pid, self._pidfd)
 
     def _flush(self) -> None:
         try:
@@ -130,6 +130,18 @@ class Program:
         os.close(self._pidfd)
         shutil.rmtree(self._temporary, ignore_errors=True)
         self.ended.set_result(status)
+
+
+def kill_group(pid: int, pidfd: int) -> None:
+    """Kill a process, which may have left its process group, and what is in this group.
+
+    Args:
+        pid: the process and its group; it is not reaped yet, so the number stands for no other group.
+        pidfd: a descriptor of the process.
+    """
+    for kill in (partial(signal.pidfd_send_signal, pidfd), partial(os.killpg, pid)):
+        with contextlib.suppress(ProcessLookupError):
+            kill(signal.SIGKILL)
 
 
 def describe_status(status: int) -> str:

@@ -15,6 +15,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from itertools import count, takewhile
 from pathlib import Path
 
 UNDECIDED = 3
@@ -33,9 +34,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--most-seeds", type=int, default=10, help="the most runs of each commit (default: 10)")
     parser.add_argument("--out", type=Path, default=Path("compared"))
     given = parser.parse_args(words)
-    given.out.mkdir(parents=True)
+    if given.seeds < 1:
+        parser.error(f"--seeds: expected at least 1, got {given.seeds}")
+    if given.out.exists():
+        parser.error(f"--out: {given.out} is there already; name a new folder")
     folders = {"base": (given.out / "checkout").resolve(), "head": Path.cwd()}
-    git("worktree", "add", "--detach", "--force", str(folders["base"]), given.base)
+    if failed := git("worktree", "add", "--detach", "--force", str(folders["base"]), given.base):
+        return failed
     try:
         runs = Runs(given.trellis, given.experiment, folders, given.out.resolve(), options)
         runs.make(range(1, given.seeds + 1))
@@ -49,9 +54,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         git("worktree", "remove", "--force", str(folders["base"]))
 
 
-def git(*words: str) -> None:
-    """Call Git in the repository."""
-    subprocess.run(["git", *words], check=True, stdout=subprocess.DEVNULL)
+def git(*words: str) -> int:
+    """Call Git in the repository, and return its exit status. It says itself what is wrong."""
+    return call(["git", *words], Path.cwd(), stdout=subprocess.DEVNULL)
+
+
+def call(words: Sequence[str], folder: Path, stdout: int | None = None) -> int:
+    """Call a program in a folder, and return its exit status. End with a message if there is no such program."""
+    try:
+        return subprocess.run(words, cwd=folder, check=False, stdout=stdout).returncode
+    except OSError as error:
+        sys.exit(f"{words[0]} cannot be started: {error.strerror}")
 
 
 class Runs:
@@ -73,29 +86,41 @@ class Runs:
         self._folders = folders
         self._out = out
         self._options = options
+        self._seeds: list[int] = []
 
     def make(self, seeds: Iterable[int]) -> None:
         """Run the experiment on both commits, in turn, so that a slow machine is slow for both."""
         for seed in seeds:
+            self._seeds.append(seed)
             for name, folder in self._folders.items():
-                place = self._out / name / f"seed-{seed}"
+                place = self._place(name, seed)
                 words = ["run", self._experiment, "--seed", str(seed), "--out", str(place), *self._options]
-                done = subprocess.run([self._trellis, *words], cwd=folder, check=False)
+                status = call([self._trellis, *words], folder)
                 if not (place / "summary.json").exists():
-                    sys.exit(done.returncode or 1)  # Trellis has said why
+                    sys.exit(status or 1)  # Trellis has said why
 
     def compare(self, conditions: Sequence[str]) -> tuple[int, int]:
         """Compare the runs; return the exit status, and how many more runs of each commit are needed."""
-        runs = [str(place) for name in self._folders for place in sorted((self._out / name).iterdir())]
+        runs = [str(last_attempt(self._place(name, seed))) for name in self._folders for seed in self._seeds]
         words = ["compare", *runs, "--by-folder", "--baseline", runs[0]]
         words += [word for condition in conditions for word in ("--fail-if", condition)]
         for form in ("markdown", "html", "json"):
             words += [f"--{form}", str(self._out / f"compare.{'md' if form == 'markdown' else form}")]
-        status = subprocess.run([self._trellis, *words], check=False).returncode
+        status = call([self._trellis, *words], self._folders["head"])
         if status not in (0, UNDECIDED, 4):
             sys.exit(status)
         outcomes = json.loads((self._out / "compare.json").read_text(encoding="utf-8"))["conditions"]
         return status, max((each["more_runs"] or 0 for each in outcomes), default=0)
+
+    def _place(self, name: str, seed: int) -> Path:
+        return self._out / name / f"seed-{seed}"
+
+
+def last_attempt(place: Path) -> Path:
+    """Return the last attempt of a run: ``--retry-host-stalls`` repeats one that stalls of the host have spoiled."""
+    attempts = (place.with_name(f"{place.name}-attempt{number}") for number in count(2))
+    whole = takewhile(lambda attempt: (attempt / "summary.json").exists(), attempts)
+    return [place, *whole][-1]
 
 
 if __name__ == "__main__":

@@ -166,9 +166,15 @@ def test_a_host_that_is_not_the_nodes_alone_does_not_vanish(tmp_path: Path):
 def test_logical_links_of_both_ends_end_with_a_life(tmp_path: Path):
     async def scenario() -> None:
         async with Network(3, tmp_path) as net:
+
+            def counted(node: int) -> float | None:
+                return make_registry(net.instances[node]).get_sample_value("trellis_logical_links", {"topic": "0"})
+
             await net.until(lambda: all(len(net.events(node, "graft")) == 2 for node in net.nodes))
+            assert [counted(node) for node in net.nodes] == [2, 2, 2]
             net.instances[0].leave()
             await net.linked({1, 2})
+            assert [counted(node) for node in net.nodes] == [None, 1, 1]
             assert {(e.peer, e.topics, e.reason) for e in net.events(0, "prune")} == {
                 (1, (0,), "left"),
                 (2, (0,), "left"),

@@ -97,6 +97,13 @@ def test_what_runs_at_the_stop_counts_as_running_and_is_killed(tmp_path: Path) -
     assert (ends["sleep.1000"]["found"], ends["sleep.1000"]["ended_ns"]) == ("running", None)
 
 
+def test_a_process_that_has_left_its_group_is_killed(tmp_path: Path) -> None:
+    text = "import os, time; os.setpgid(0, os.getpgid(os.getppid())); print('left', flush=True); time.sleep(1000)"
+    host = Host(tmp_path, ProcessSpec(0, "p", (sys.executable, "-c", text), expected="running"))
+    host.live(lambda states: states == ["running"] and host.read("p.stdout") == "left\n")
+    assert host.fault == ""
+
+
 WRONG = {
     "another status": (script("p", "exit 3"), "p was to be 'exited 0', but was 'exited 3'"),
     "a signal": (script("p", "kill -9 $$"), "p was to be 'exited 0', but was 'signalled SIGKILL'"),

@@ -206,8 +206,12 @@ def test_silence_has_an_end(tmp_path: Path):
     assert Peer(tmp_path, "time.sleep(60)", ready_s=0.5).fail() == ["did not report 'ready' within 0.5 s"]
 
 
-def test_a_program_that_does_not_stop_is_killed(tmp_path: Path):
-    peer = Peer(tmp_path, READY + "while True: time.sleep(60)")
+LEAVES_ITS_GROUP = "os.setpgid(0, os.getpgid(os.getppid()))\n"
+
+
+@pytest.mark.parametrize("first", ["", LEAVES_ITS_GROUP])
+def test_a_program_that_does_not_stop_is_killed(tmp_path: Path, first: str):
+    peer = Peer(tmp_path, first + READY + "while True: time.sleep(60)")
     assert peer.fail() == ["did not end within 0.3 s after 'stop'"]
 
 

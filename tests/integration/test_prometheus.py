@@ -23,7 +23,7 @@ from harness.experiment.form import Experiment, PrometheusSpec
 from harness.stages.manifest import epoch_offset_ns
 from harness.stages.prometheus import Prometheus, free_port, reopen_prometheus, start_prometheus
 from harness.stages.samples import fetch_samples, write_samples
-from metrics.libp2p_names import MESSAGE_TYPES
+from metrics.libp2p_names import MESSAGE_TYPES, PREFIX
 from metrics.prometheus import Target
 from metrics.recorded.samples import read_samples
 from metrics.rundir import Manifest, Phase
@@ -223,6 +223,11 @@ def test_the_dashboard_shows_a_peer_of_gossipsub(tmp_path: Path):
     assert {tuple(sorted(row["metric"])) for row in types} == {
         ("__name__", "instance", "job", "message_type", "node")
     }  # fmt: skip
+    assert any(name.startswith(PREFIX) for name in server.list_metrics())
+    span_s = time.time() - 60, time.time()
+    copied = {name for table in fetch_samples(server, span_s, 60, int) for name in table["metric"].to_pylist()}
+    assert "trellis_logical_links" in copied
+    assert not any(name.startswith(PREFIX) for name in copied), "they are samples of ours under other names"
     server.stop()
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from peer.runtime.names import name_hosts
 from tests.examples import examples
 from topologies.importers import IMPORTERS, Options
 from topologies.reading import InputError
@@ -21,7 +22,7 @@ STOP_NS = 3600 * 10**9
 
 letters = st.characters(exclude_categories=("Cc", "Cs", "Cn", "Zl", "Zp"), exclude_characters="\ufeff")
 words = st.text(letters, max_size=12).filter(lambda word: "../" not in word)
-names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\.[a-z0-9]{1,3})?", fullmatch=True).filter("localhost".__ne__)
+names = st.from_regex(r"[a-z0-9][a-z0-9-]{0,8}(\.[a-z0-9-]{1,3})?", fullmatch=True).filter("localhost".__ne__)
 instants = st.integers(0, STOP_NS - 1)
 
 
@@ -59,7 +60,10 @@ def written(process: Process) -> dict[str, Any]:
     return found if process.shutdown_ns is None else found | {"shutdown_time": write_time(process.shutdown_ns)}
 
 
-@given(st.dictionaries(names, st.lists(processes(), max_size=2), min_size=2, max_size=4), st.integers(0, 2**32 - 1))
+machines = st.dictionaries(names | st.just("x" * 64), st.lists(processes(), max_size=2), min_size=2, max_size=4)
+
+
+@given(machines, st.integers(0, 2**32 - 1))
 @settings(max_examples=examples(100), deadline=None)
 def test_every_process_reads_back(hosts: dict[str, list[Process]], seed: int) -> None:
     document = {
@@ -76,6 +80,7 @@ def test_every_process_reads_back(hosts: dict[str, list[Process]], seed: int) ->
         found = read_shadow(path)
     assert {host.name: list(host.processes) for host in found.hosts} == hosts
     assert [host.name for host in found.hosts] == sorted(hosts)
+    assert name_hosts([host.name for host in found.hosts]) == sorted(hosts), "programs find each other by these names"
     assert {host.up_mbit for host in found.hosts} == {7.5}
     assert (found.stop_ns, found.seed, found.remarks) == (STOP_NS, seed, ())
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.report.replay import embed
-from metrics.report.spread import find_slowest
+from metrics.report.spread import FIRST, RELAYED, Copy, Spread, find_slowest
 from metrics.rundir.files import table_file
 from metrics.storage.parquet import scan_parquet
 from metrics.tables.schemas import arrow_schema
@@ -53,6 +53,17 @@ def test_a_scan_yields_the_chosen_rows_of_all_parts(parts: list[list[tuple[int, 
     found = [each for piece in pieces for each in piece["node"].to_pylist()]
     assert sorted(found) == sorted(node for part in parts for message, node, _ in part if message > 4)
     assert all(piece.num_rows for piece in pieces)
+
+
+def test_of_several_first_copies_the_path_has_the_one_that_was_read_first() -> None:
+    """As in the script of the replay. A node may have several: it has forgotten the message, or was started again."""
+    copies = (
+        Copy(0, 2, 0, None, None, 90, FIRST),
+        Copy(0, 1, 1, None, None, 5, FIRST),
+        Copy(1, 2, 6, None, None, 20, RELAYED),
+    )
+    spread = Spread(7, 0, (1,), 100, "published", 0, (), copies)
+    assert (spread.path_to(1), spread.path_to(2)) == ((0, 1), (0, 1, 2))
 
 
 def test_a_scan_of_a_table_that_is_missing_yields_nothing(tmp_path: Path) -> None:

@@ -32,10 +32,12 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make(written: Path, tmp_path: Path) -> Make:
     """Makes a run of a protocol beside the others, with a verdict and a date."""
 
-    def copy(name: str, protocol: str, date: int, verdict: str = "valid", experiment: str = "same") -> Path:
+    def copy(
+        name: str, protocol: str, date: int, verdict: str = "valid", experiment: str = "same", **settings: object
+    ) -> Path:
         run_dir = Path(shutil.copytree(written, tmp_path / name))
         plan = json.loads((run_dir / "plan.json").read_text())
-        plan["experiment"]["protocol"] = protocol
+        plan["experiment"] |= {"protocol": protocol, **settings}
         (run_dir / "plan.json").write_text(json.dumps(plan))
         (run_dir / "experiment.toml").write_text(experiment)
         summary = {
@@ -81,8 +83,11 @@ def test_runs_that_compare_badly_are_passed_over(make: Make) -> None:
     manifest = json.loads((run_dir / "manifest.json").read_text())
     other = make("other-testbed", "stan", 94) / "manifest.json"
     other.write_text(json.dumps(manifest | {"testbed": "simulated" if manifest["testbed"] != "simulated" else "x"}))
+    workload = json.loads((run_dir / "plan.json").read_text())["experiment"]["workload"]
+    make("other-workload", "stan", 95, workload=workload | {"duration_s": 999.0})
+    make("other-network", "stan", 96, underlay={"kind": "uniform", "hosts": 1000})
     assert found_beside(run_dir) is None
-    make("suspect", "stan", 10, verdict="suspect")
+    make("suspect", "stan", 10, verdict="suspect", stan={"view": 3}, membership={"kind": "cyclon"})
     assert found_beside(run_dir) == "suspect"
 
 

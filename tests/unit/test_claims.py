@@ -65,6 +65,12 @@ def test_an_interval_ends_at_what_a_measure_can_be() -> None:
     assert verdict("hops_mean", [1, 1.01, 0.99], Bounds(at_most=1)) == UNDECIDED, "hops are no shares"
 
 
+def test_a_score_may_be_negative() -> None:
+    claim = ClaimSpec("it is", "so", "last score_mean", Bounds(at_least=0))
+    assert judge(claim, seeds(1, "score_mean", -0.2, -0.1, 0.15, moment=1.0)).verdict == UNDECIDED
+    assert judge(claim, seeds(1, "score_mean", -0.2, -0.21, -0.19, moment=1.0)).verdict == NOT_MET
+
+
 def test_a_change_may_be_negative_and_an_outage_may_last_longer_than_a_second() -> None:
     moving = [
         Result(

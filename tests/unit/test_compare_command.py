@@ -102,7 +102,53 @@ def test_runs_of_one_folder_are_a_group_if_asked_for(runs, tmp_path):
     groups = group_runs([RunDir(path) for path in moved], by_folder=True)
     assert [[run.path for run in group.runs] for group in groups] == [moved[0::2], [moved[1]]]
     assert [group.protocol for group in groups] == ["random", "stan"]
-    assert [group.settings["folder"] for group in groups] == [str(tmp_path / name) for name in ("base", "head")]
+    assert [group.settings["folder"] for group in groups] == ["base", "head"]
+
+
+@pytest.mark.parametrize(
+    ("folders", "labels"),
+    [
+        (("base", "head"), ["folder=base", "folder=head"]),
+        (("a", "a/b"), ["folder=a", "folder=a/b"]),
+        (("a/same", "b/same"), ["folder=a/same", "folder=b/same"]),
+        (("a", "a"), ["random"]),
+    ],
+)
+def test_folders_have_short_names_however_deep_they_are(runs, tmp_path, folders, labels):
+    places = [tmp_path / ("long-name-" * 5) / folder / str(number) for number, folder in enumerate(folders)]
+    for seed, place in enumerate(places):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        Path(runs.make(seed)).rename(place)
+    assert [group.label for group in group_runs([RunDir(place) for place in places], by_folder=True)] == labels
+
+
+def test_one_folder_is_one_group_however_it_is_named(runs, tmp_path, monkeypatch):
+    paths = [Path(runs.make(seed)) for seed in (1, 2, 3)]
+    monkeypatch.chdir(paths[0])
+    named = [Path(), Path("..") / paths[1].name, paths[2]]
+    assert len(group_runs([RunDir(path) for path in named], by_folder=True)) == 1
+
+
+def test_of_several_attempts_the_last_one_is_compared(runs, capsys):
+    """All have the same seed. Runs of other folders are others, whatever their names are."""
+    first, second, third, other = paths = [Path(runs.make(seed)) for seed in (1, 1, 1, 2)]
+    for number, (run, before) in enumerate(((second, first), (third, second)), 2):
+        summary = json.loads((run / "summary.json").read_text())
+        summary["attempt"] = {"attempt": number, "repeats": f"/elsewhere/{before.name}", "reasons": []}
+        (run / "summary.json").write_text(json.dumps(summary))
+    assert cli.main(["compare", *map(str, paths)]) == 0
+    said = capsys.readouterr()
+    assert said.err.splitlines() == [f"left out: {run}: a later attempt repeats it" for run in (first, second)]
+    [seeds] = [line.split(maxsplit=1)[1] for line in said.out.splitlines() if line.startswith("seeds")]
+    assert seeds == "1, 2"
+    assert cli.main(["compare", str(first), str(other)]) == 0
+    assert "left out" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("protocol", ["random", "stan"])
+def test_a_folder_with_several_experiments_says_so(runs, capsys, protocol):
+    assert cli.main(["compare", runs.make(1), runs.make(2, protocol=protocol), "--by-folder"]) == 0
+    assert ("its runs differ in protocol. They are not samples" in capsys.readouterr().out) is (protocol == "stan")
 
 
 def test_a_table_for_a_comment_has_the_outcomes_and_the_cells(runs, tmp_path):

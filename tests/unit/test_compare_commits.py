@@ -22,6 +22,12 @@ if words[0] == "run":
     place.mkdir(parents=True)
     if {fails!r} != place.name:
         (place / "summary.json").write_text("{{}}")
+    if {repeats!r} == place.name:
+        for attempt in (2, 3):
+            again = place.with_name(f"{{place.name}}-attempt{{attempt}}")
+            again.mkdir()
+            (again / "summary.json").write_text("{{}}")
+        place.with_name(f"{{place.name}}-attempt4").mkdir()  # it was cut short
     sys.exit(3)  # a suspect run, say
 runs = len([word for word in words[1 : words.index("--by-folder")]]) // 2
 more = {needed} - runs
@@ -48,10 +54,13 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def compare(repository: Path, *words: str, needed: int = 0, status: int = 0, fails: str = "") -> tuple[int, list]:
+def compare(
+    repository: Path, *words: str, needed: int = 0, status: int = 0, fails: str = "", repeats: str = ""
+) -> tuple[int, list]:
     """Call the script with a stand-in for Trellis; return its exit status and what Trellis was asked for."""
     log, trellis = repository.parent / "log", repository.parent / "trellis"
-    trellis.write_text(TRELLIS.format(python=sys.executable, log=str(log), needed=needed, status=status, fails=fails))
+    stand_in = {"python": sys.executable, "log": str(log), "fails": fails, "repeats": repeats}
+    trellis.write_text(TRELLIS.format(needed=needed, status=status, **stand_in))
     trellis.chmod(0o755)
     argv = [sys.executable, str(SCRIPT), "HEAD~1", "x.toml", "--trellis", str(trellis), *CONDITION, *words]
     done = subprocess.run(argv, cwd=repository, check=False)
@@ -83,6 +92,14 @@ def test_runs_that_are_needed_are_made_once(repository: Path, needed: int, seeds
     assert sum(words[0] == "compare" for _, *words in asked) == 2
 
 
+def test_of_a_run_that_was_repeated_the_last_attempt_counts(repository: Path) -> None:
+    """``--retry-host-stalls`` keeps the attempts that stalls of the host have spoiled."""
+    _, asked = compare(repository, repeats="seed-2")
+    [compared] = [words for _, *words in asked if words[0] == "compare"]
+    names = [f"{name}/{seed}" for name in ("base", "head") for seed in ("seed-1", "seed-2-attempt3", "seed-3")]
+    assert compared[1:7] == [str(repository / "compared" / name) for name in names]
+
+
 def test_a_condition_that_is_met_is_the_exit_status(repository: Path) -> None:
     assert compare(repository, status=4)[0] == 4
 
@@ -91,6 +108,24 @@ def test_nothing_is_compared_if_a_run_fails(repository: Path) -> None:
     status, asked = compare(repository, fails="seed-2")
     assert status == 3
     assert made(asked) == [("old", "1"), ("new", "1"), ("old", "2")]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["HEAD~1", "--trellis", "./absent"], "./absent cannot be started: No such file or directory"),
+        (["no-such-commit"], "no-such-commit"),
+        (["HEAD~1", "--seeds", "0"], "--seeds: expected at least 1, got 0"),
+        (["HEAD~1", "--out", "version"], "--out: version is there already; name a new folder"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(repository: Path, words: list[str], problem: str) -> None:
+    argv = [sys.executable, str(SCRIPT), *words[:1], "x.toml", *CONDITION, *words[1:]]
+    done = subprocess.run(argv, cwd=repository, capture_output=True, text=True, check=False)
+    assert done.returncode not in {0, 3, 4}
+    assert problem in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not (repository / "compared/checkout").exists()
 
 
 @pytest.mark.parametrize("name", ["github", "gitlab"])

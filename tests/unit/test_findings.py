@@ -11,9 +11,10 @@ from msgspec import structs
 from harness.commands.run import print_outcome
 from metrics.measures.registry import FIRST_NUMBERS, HEADLINE
 from metrics.report.findings import advise, find_quiet, find_striking
+from metrics.report.page import expectation, judged
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
-from metrics.rundir import RunDir, Summary
+from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Summary
 from metrics.totals import RowCount, Totals
 from tests.fabricated_totals import make_totals
 from tests.grouped_tables import grouped
@@ -44,8 +45,11 @@ class Shown(Run):
         self._sent, self._hidden = sent or {}, hidden
         self.adversaries = frozenset({ADVERSARY})
         self.verdict, self.protocol = "valid", "random"
+        self.peer: dict[str, Any] = {"command": None}
 
     zero_ns = ZERO_NS
+    settle_ns = 0
+    has_expressions = False
     nodes = [0, 1, 2, 3, ADVERSARY]  # noqa: RUF012 - a property of the class that it stands for
     grouped = grouped
     manifest = SimpleNamespace(counters={"processors_watched": 2})
@@ -59,6 +63,7 @@ class Shown(Run):
     def experiment(self) -> dict[str, Any]:
         return {
             "protocol": self.protocol,
+            "peer": self.peer,
             "underlay": {"hosts": 40},
             "interests": {"kind": "independent", "ratio": 0.5},
             "workload": {"topics": 9},
@@ -145,6 +150,7 @@ def test_the_most_loaded_node_is_an_honest_one() -> None:
         "Node 2 sends the most copies of messages: 35, 3.5 times as many as the median node."
     )
     assert said(Shown(sent={2: 35}))[-1] == "Node 2 sends the most copies of messages: 35."
+    assert said(Shown(sent={ADVERSARY: 900})) == [WAITING], "no honest node sent any"
 
 
 @pytest.mark.parametrize(
@@ -161,10 +167,49 @@ def test_the_slowest_delivery_is_told_with_its_path(path: tuple[str, ...], way: 
 def test_advice_names_the_other_protocols_and_repeats_after_stalls() -> None:
     run = Shown()
     first = advise(run)[0]
-    assert first.command == "trellis run RUN/experiment.toml --set protocol=NAME"
+    assert first.command == "trellis run FILE --set protocol=NAME"
     assert "complete" in first.reason and "random" not in first.reason
     run.verdict = "suspect"
     assert advise(run)[0].command.endswith("--retry-host-stalls 2")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "sentence"),
+    [
+        ([PASSED] * 3, "3 of 3 checks passed, none had to be left unjudged, and none do not apply to this run."),
+        (
+            [PASSED, NOT_JUDGED, NOT_APPLICABLE],
+            "1 of 1 checks passed, 1 had to be left unjudged, and 1 does not apply to this run.",
+        ),
+    ],
+)
+def test_the_reason_of_the_verdict_counts_checks(outcomes: list[str], sentence: str) -> None:
+    checks = tuple(Check("a", 1, 0, 0.0, 0.0, "", "invalid", outcome=outcome) for outcome in outcomes)
+    assert judged(Summary("valid", (), {}, checks, "run", "run", 1, "random")) == sentence
+
+
+@pytest.mark.parametrize(
+    ("peer", "words"),
+    [
+        ({"command": None}, ["--set", "--repeat", "compare", "replay"]),
+        ({"command": ["x"], "events": "lines", "says": []}, ["--repeat", "compare", "replay"]),
+        ({"command": ["x"], "events": "none", "says": []}, ["--repeat", "compare"]),
+    ],
+)
+def test_advice_fits_what_programs_report(peer: dict[str, Any], words: list[str]) -> None:
+    run = Shown()
+    run.peer = peer
+    commands = [each.command for each in advise(run)]
+    assert len(commands) == len(words)
+    assert all(word in command for word, command in zip(words, commands, strict=True))
+
+
+@pytest.mark.parametrize(("events", "starts"), [("lines", "A delivery is expected of each node"), ("none", None)])
+def test_deliveries_are_expected_of_what_reports_messages(events: str, starts: str | None) -> None:
+    run = Shown()
+    run.peer = {"command": ["x"], "events": events, "says": []}
+    told = expectation(run)
+    assert told is None if starts is None else (told or "").startswith(starts)
 
 
 def test_ten_numbers_are_printed_unless_all_are_asked_for(

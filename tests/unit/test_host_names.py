@@ -1,7 +1,7 @@
 """The hosts file that programs find."""
 
 from peer.instances.spec import AgentSpec, ProcessSpec
-from peer.runtime.names import describe_hosts, own_names
+from peer.runtime.names import describe_hosts, name_hosts, own_names
 
 
 def hosts(*names: str) -> list[str]:
@@ -45,3 +45,16 @@ def test_hosts_with_processes_have_the_names_of_their_places_alone():
         "10.0.0.4 sao-paulo",
         "10.0.0.5 node4",
     ]
+
+
+def test_no_two_hosts_have_the_same_name():
+    """The second one has the number of its place, which may be the name of another one."""
+    assert name_hosts(["node1", "node1", "Node1!", "node3", "x-", "x"]) == [
+        *("node1", "node1-2", "node2", "node3", "x-", "x"),
+    ]
+    assert name_hosts(["", "node0", "node1", "node1"]) == ["node0", "node1", "node2", "node3"]
+
+
+def test_no_place_has_the_name_of_loopback():
+    assert name_hosts(["localhost", "localhost"]) == ["node0", "node1"]
+    assert hosts("localhost", "Localhost") == ["10.0.0.1 node0", "10.0.0.2 node1"]

@@ -1,6 +1,7 @@
 """A run as the folder of gossipsub-interop: what its scripts would count, and where its nodes are."""
 
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from datetime import datetime
@@ -119,6 +120,18 @@ def test_a_folder_that_was_written_is_read_again(fabricated: tuple[Fabrication, 
     for pair, at_ns in delivered.items():
         assert found[pair]["delivered_ns"] == at_ns + OFFSET_NS
         assert found[pair]["copies"] == truth.copies[pair]
+
+
+def test_a_folder_whose_name_is_no_text_is_a_node(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path / "in/hosts") + b"/node\xff"))
+    folder.mkdir(parents=True)
+    (folder / "peer.1000.stdout").write_text(
+        '{"msg":"Received Message","id":"7","time":"2026-01-01T00:00:00Z","topic":"a"}\n'
+    )
+    summary = import_traces(tmp_path / "in", tmp_path / "out", FORM.name, FORM.load().open_form(None))
+    assert (summary.nodes, summary.files) == (1, 1)
+    [row] = read_rows(tmp_path / "out/names/nodes.parquet")
+    assert row["name"] == b"node\xff".hex()
 
 
 @pytest.mark.parametrize(

@@ -206,15 +206,25 @@ def test_a_script_that_cannot_be_run_is_refused(case: str, tmp_path: Path) -> No
         own(tmp_path, script)
 
 
-SET = [{"workload": {"topics": 3}}, {"workload": {"warmup_s": 9}}, {"interests": {"ratio": 1}}]
+SET: list[dict[str, Any]] = [
+    *({"workload": {"topics": 3}}, {"workload": {"warmup_s": 9}}, {"interests": {"ratio": 1}}),
+    *({"connect": 2}, {"gossipsub": {"d": 5}}),
+]
 
 
 @pytest.mark.parametrize("section", SET)
 def test_keys_that_the_script_sets_are_refused(section: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "params.json").write_text(json.dumps({"script": OWN}))
-    sections = {"workload": {}, "interests": {}} | section
+    peer = {"script": "params.json"} | {key: value for key, value in section.items() if key == "connect"}
+    sections = {"workload": {}, "interests": {}} | {key: value for key, value in section.items() if key != "connect"}
     with pytest.raises(ExperimentError, match="the script sets it"):
-        plan(tmp_path, experiment({"script": "params.json"}, **sections))
+        plan(tmp_path, experiment(peer, **sections))
+
+
+def test_parameters_that_are_as_usual_may_be_said_with_a_script(tmp_path: Path) -> None:
+    (tmp_path / "params.json").write_text(json.dumps({"script": OWN}))
+    said = experiment({"script": "params.json", "connect": 4}, workload={}, interests={}, gossipsub={"d": 6})
+    assert plan(tmp_path, said).plan.experiment.workload.topics == 2
 
 
 def test_a_script_that_is_not_there_is_an_error_of_one_line(tmp_path: Path) -> None:

@@ -96,6 +96,17 @@ def test_without_two_sweeps_there_is_nothing_to_judge() -> None:
     assert checks["rtt_offset_pairs"].outcome == NOT_APPLICABLE
 
 
+@pytest.mark.parametrize(("hosts", "outcome"), [(2, NOT_APPLICABLE), (3, PASSED)])
+def test_a_single_pair_is_compared_with_nothing(hosts: int, outcome: str) -> None:
+    """Its offset is 0, however wrong its delay is."""
+    pairs = {(a, b): 7.0 for a in range(hosts) for b in range(a + 1, hosts)}
+    offsets = measure_offsets(table(pairs, pairs))
+    assert offsets is not None
+    assert (offsets.pairs, offsets.worst_ms) == (len(pairs), 0)
+    checks = {check.name: check for check in check_run(change(SOUND, emulation={"offsets": offsets, "hosts": hosts}))}
+    assert checks["rtt_offset_pairs"].outcome == outcome
+
+
 @pytest.mark.parametrize(("answered", "outcome"), [(9, PASSED), (8, NOT_JUDGED)])
 def test_too_few_pairs_are_not_judged(answered: int, outcome: str) -> None:
     offsets = Offsets(answered, 0, 0.35, 0.1, "hosts 0 and 1")

@@ -163,6 +163,11 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(tmp_path: Path) -
         plan(tmp_path, BASIC, "peer.memory_mib=1000000")
 
 
+@pytest.mark.parametrize("override", ["underlay.hosts=3", "peer.events=none", "peer.memory_mib=20"])
+def test_what_the_file_means_may_be_said_again(tmp_path: Path, override: str) -> None:
+    assert plan(tmp_path, BASIC, override).plan.experiment.peer.events == "none"
+
+
 @pytest.mark.parametrize(
     ("override", "problem"),
     [
@@ -174,7 +179,9 @@ def test_more_than_the_machine_has_is_refused_with_the_numbers(tmp_path: Path) -
         ("peer.implementation=go-libp2p", "peer.processes says what is run"),
         ('peer.command=["x"]', "peer.processes says what is run"),
         ("workload.duration_s=2", r"processes\[\d\].s[a-z]+_s: expected"),
-        ("underlay.hosts=2", r"processes\[\d\].node: expected a node from 0 to 1, got 2"),
+        ("peer.events=lines", 'expected "none" with peer.processes, got "lines"'),
+        ("underlay.hosts=2", "expected 3, since processes run on all hosts of the file, got 2"),
+        ("underlay.hosts=4", "expected 3, since processes run on all hosts of the file, got 4"),
     ],
 )
 def test_what_processes_cannot_have_is_refused(tmp_path: Path, override: str, problem: str) -> None:

@@ -7,6 +7,7 @@ four messages. Three used NewJSONTracer, two used NewPBTracer.
 import gzip
 import io
 import json
+import os
 import re
 from collections import Counter, defaultdict
 from itertools import pairwise
@@ -405,6 +406,14 @@ def test_lines_of_json_are_read_by_a_mapping(tmp_path: Path) -> None:
     nodes = pq.read_table(tmp_path / "out" / "names" / "nodes.parquet").to_pylist()
     assert [(row["name"], row["traced"]) for row in nodes] == [("node0", True), ("node1", True), ("12D3b", False)]
     assert not (tmp_path / "out" / "tables" / "links.parquet").exists()
+
+
+def test_a_file_whose_name_is_no_text_is_a_node(tmp_path: Path) -> None:
+    mapping = write_interop(tmp_path)
+    (tmp_path / "traces/node0.stdout").rename(tmp_path / "traces" / os.fsdecode(b"node\xff.stdout"))
+    read(tmp_path / "traces", tmp_path / "out", "ndjson-trace", mapping)
+    nodes = pq.read_table(tmp_path / "out" / "names" / "nodes.parquet").to_pylist()
+    assert b"node\xff".hex() in {row["name"] for row in nodes}
 
 
 def test_a_mapping_without_duplicates_says_nothing_of_copies(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ from topologies.reading import InputError
 MOST_ENTRIES: Final = 200_000
 """Limit on the entries of a mapping with those that it merges: merge keys may multiply."""
 
-_MERGE: Final = "tag:yaml.org,2002:merge"
-
 _RESOLVED: Final = {
     "null": (r"|~|null|Null|NULL", "~nN\0"),
     "bool": (r"true|True|TRUE|false|False|FALSE", "tTfF"),
