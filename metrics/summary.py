@@ -3,7 +3,7 @@
 The verdict joins the findings of the running stage with the checks of the analysis.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -23,6 +23,7 @@ from metrics.rundir import (
     RunDir,
     Scope,
     Summary,
+    Timeline,
     write_document,
 )
 from metrics.rundir.files import SUMMARY_FILE
@@ -78,7 +79,8 @@ def judge(
         delivery_ratio_min: the ratio that the experiment expects.
     """
     found = list(manifest.problems)
-    found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
+    ends = (describe_end(state, manifest.timeline, manifest.problems) for state in manifest.final_states)
+    found += [(INVALID, sentence) for sentence in ends if sentence is not None]
     found += [(check.severity, describe(check)) for check in checks if check.failed]
     found += [(SUSPECT, sentence) for sentence in _unjudged(checks)]
     if delivery_ratio is not None and delivery_ratio < delivery_ratio_min:
@@ -113,15 +115,21 @@ def _unjudged(checks: Sequence[Check]) -> Iterator[str]:
         yield f"{named} not judged: {reason}"
 
 
-def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
-    """Return a process's unexpected end, unless one of the manifest's problems is about that process already."""
-    cooldown, at_ns = manifest.timeline.phase("cooldown"), state.at_ns
+def describe_end(state: FinalState, timeline: Timeline, problems: Iterable[tuple[str, str]]) -> str | None:
+    """Return the end of a process as a clause if it was not expected; None if it was.
+
+    Args:
+        state: how the process ended.
+        timeline: of the run.
+        problems: the running stage's own; None is returned if one of them is about the process.
+    """
+    cooldown, at_ns = timeline.phase("cooldown"), state.at_ns
     early = cooldown is not None and at_ns is not None and state.expected == "exited" and at_ns < cooldown.end_ns
     if state.state == state.expected and not state.status and not early:
         return None
-    if any(text.startswith(f"{state.process} ") for _, text in manifest.problems):
+    if any(text.startswith(f"{state.process} ") for _, text in problems):
         return None
-    when = "" if at_ns is None else f" at {(at_ns - manifest.zero_ns) / 1e9:.1f} s"
+    when = "" if at_ns is None else f" at {(at_ns - timeline.zero_ns) / 1e9:.1f} s"
     how = {
         "signalled": f"was killed by signal {state.status}",
         "exited": f"exited with status {state.status}" + (", before the plan's end" if early else ""),

@@ -96,8 +96,9 @@ class PhaseSpan(Struct, frozen=True):
     Attributes:
         name: boot, deploy, probe_before, warmup, workload, cooldown, stop, settle, probe_after, collect, analysis.
         begin_s: when it began or will begin; None = not known.
-        end_s: when it ended or will end; None = not known.
-        state: ``planned``, ``running`` or ``over``. Only the instants of a phase that is over are final.
+        end_s: when it ended or will end; None = not known. Until there is a manifest, a phase without a planned end
+            ends when the next one begins.
+        state: ``planned``, ``running`` or ``over``.
     """
 
     name: str
@@ -136,8 +137,8 @@ class Messages(Struct, frozen=True):
     Attributes:
         published: messages published.
         delivered: first copies at subscribers, without those at the publishers themselves.
-        expected: deliveries that are due of the messages published so far. None: the plan does not say, since
-            subscriptions change or messages have expressions.
+        expected: deliveries that are due of the messages published so far. None: programs publish messages that the
+            schedule does not have, or the traces are on other machines.
         ratio: delivered / expected, 0..1; the newest messages are still on their way.
     """
 
@@ -237,6 +238,7 @@ class Ended(Struct, frozen=True):
         reasons: those of the summary.
         headline: the summary's headline numbers, by their names (docs/results.md).
         first: the names of those that ``trellis run`` prints, in their order.
+        report: the path of the report; None = there is none.
     """
 
     state: Literal["analysed", "not analysed", "failed"]
@@ -244,6 +246,7 @@ class Ended(Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     headline: dict[str, bool | int | float | None] = {}
     first: tuple[str, ...] = ()
+    report: str | None = None
 
 
 class Snapshot(Struct, frozen=True):
