@@ -40,7 +40,6 @@ from harness.testbeds.registry import find_testbed
 from metrics.checks.plane import ASKED_DROPS
 from metrics.checks.rule import Absent
 from metrics.measures.measure import ratio
-from metrics.measures.registry import FIRST_NUMBERS
 from metrics.recorded.dataplane import PlaneInterval, merge_counts, quantile_ns, second_values, spans
 from metrics.recorded.stalls import join_stalls
 from metrics.recount import list_due
@@ -335,6 +334,8 @@ class Collector:
 
     def _end(self, *, is_running: bool) -> Ended | None:
         if self._summary is not None:
+            from metrics.measures.registry import FIRST_NUMBERS  # takes long to import
+
             summary = self._summary
             report = str(self._run_dir.absolute() / REPORT_PAGE)
             return Ended("analysed", summary.verdict, summary.reasons, dict(summary.headline), FIRST_NUMBERS, report)

@@ -28,6 +28,7 @@ class Followed(Generic[Value]):
     def __init__(self, places: Sequence[Path], decode: Callable[[bytes], Value]) -> None:
         self._places = places
         self._decode = decode
+        self._is_inside = False  # whether the next bytes are of a line that is too long
         self.offset = 0
 
     @property
@@ -42,16 +43,20 @@ class Followed(Generic[Value]):
         """
         content = self._content(most_bytes)
         end = content.rfind(b"\n") + 1
+        lines = content[:end].splitlines()
         if not end and len(content) == most_bytes:
-            end = most_bytes
+            self._is_inside, end = True, most_bytes
+        elif lines and self._is_inside:
+            self._is_inside = False
+            del lines[0]
         self.offset += end
-        values = []
-        for line in content[:end].splitlines():
-            try:
-                values.append(self._decode(line))
-            except ValueError:
-                continue
-        return values
+        return [value for line in lines if (value := self._decode_line(line)) is not None]
+
+    def _decode_line(self, line: bytes) -> Value | None:
+        try:
+            return self._decode(line)
+        except ValueError:
+            return None
 
     def _content(self, most_bytes: int) -> bytes:
         for place in self._places:

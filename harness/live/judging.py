@@ -14,10 +14,10 @@ from harness.live.snapshot import Limit, Reason, Severity, SoFar
 from metrics.checks import RULES
 from metrics.checks.evidence import Emulation, PressureLine
 from metrics.checks.rule import Absent, CheckRule
+from metrics.reasons import describe, describe_end
 from metrics.recorded.dataplane import PlaneInterval
 from metrics.recorded.stalls import Stalls
 from metrics.rundir import INVALID, Check, FinalState, Manifest, Phase, Summary, Timeline
-from metrics.summary import describe, describe_end
 
 CHECKS: Final = (
     "plane_lateness",
@@ -33,6 +33,9 @@ CHECKS: Final = (
 """The names of the checks that are made during the run."""
 
 _RULES: Final[tuple[CheckRule, ...]] = tuple(rule for rule in RULES if rule.name in CHECKS)
+
+_OF_LINES: Final = frozenset({"plane_lateness", "plane_intake", "plane_drops", "plane_stalls", "plane_busy"})
+"""Those among them that need at least one line of the data plane about the workload."""
 
 _SHOWN: Final = ("plane_drops", "plane_stalls", "plane_busy", "cpu_busy", "steal")
 """Those among them whose limit the code sets, and is of a number that a snapshot has."""
@@ -94,7 +97,10 @@ def judge_recorded(recorded: Recorded, timeline: Timeline, now_ns: int) -> Itera
     )
     busy, steal = (_column(seconds, name) or missing for name in ("cpu_busy_ratio", "steal_ratio"))
     evidence = _SoFar(emulation, busy, steal)
+    has_lines = any(zero_ns < span.at_ns <= end_ns for span in recorded.spans)
     for rule in _RULES:
+        if rule.name in _OF_LINES and not has_lines:
+            continue
         check = rule.check(evidence)
         if check.failed:
             yield _reason(check)
@@ -112,7 +118,7 @@ def judge_ends(
     Args:
         ends: of the processes that have ended.
         timeline: the planned phases.
-        problems: the running stage's own (``metrics.summary.describe_end``).
+        problems: the running stage's own (``metrics.reasons.describe_end``).
     """
     known = tuple(problems)
     for state in ends:
