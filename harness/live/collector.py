@@ -1,6 +1,7 @@
-"""Makes snapshots of a run from the files that it writes anyway. It asks no process of the run for anything.
+"""Makes snapshots of a run from the files that it writes anyway.
 
-The collector holds no lock and writes nothing, so any number of them may read the same run.
+It asks no process of the run for anything, except Prometheus for peers on other machines. It holds no lock and writes
+nothing, so any number of collectors may read the same run.
 """
 
 import math
@@ -18,6 +19,7 @@ from harness.live import judging
 from harness.live.following import Followed, is_locked
 from harness.live.peer_files import PeerFiles, count_traces, find_work_folder
 from harness.live.phases import Course, finished_course, follow_course
+from harness.live.scraped import PeerScrapes, Scraped, find_scrapes
 from harness.live.snapshot import (
     MOST_SECONDS,
     Ended,
@@ -109,6 +111,8 @@ class Collector:
         self._peers: PeerFiles | None = None
         self._messages: TracedMessages | None = None
         self._links = Links()
+        self._scrapes: PeerScrapes | None = None
+        self._scraped: Scraped | None = None
         self._manifest: Manifest | None = None
         self._summary: Summary | None = None
 
@@ -152,6 +156,8 @@ class Collector:
         zero_ns = None if timeline is None else timeline.zero_ns
         if zero_ns is not None and self._summary is None:
             self._read_traces(zero_ns)
+        if is_running and self._manifest is None and not self._traces_are_here:
+            self._scraped = self._read_scrapes()
         last_ns = now_ns if self._manifest is None or timeline is None else timeline.end_ns
         reasons = judging.sort_reasons(self._judge(timeline, now_ns))
         return Snapshot(
@@ -209,6 +215,11 @@ class Collector:
             self._messages.take(line)
             self._links.take(line)
 
+    def _read_scrapes(self) -> Scraped | None:
+        """Return what Prometheus says of peers on other machines; None = it does not say."""
+        self._scrapes = self._scrapes or find_scrapes(self._run_dir)
+        return None if self._scrapes is None else self._scrapes.read()
+
     # ------------------------------------------------------------------------------------------------ showing
 
     def _find_course(self, now_ns: int, *, is_running: bool) -> Course:
@@ -260,6 +271,9 @@ class Collector:
         if self._peers is not None and self._traces_are_here:
             ended = len(self._peers.ends)
             return Peers(expected, expected if is_started else None, self._peers.begun - ended, ended)
+        if not self._traces_are_here:
+            up = None if self._scraped is None else self._scraped.up
+            return Peers(expected, expected if is_started else None, up)
         folder = find_work_folder(self._run_dir)
         return Peers(expected, None, None if folder is None else count_traces(folder))
 
@@ -278,7 +292,7 @@ class Collector:
             return _final_messages(self._summary.headline)
         traced = self._messages
         if traced is None or not self._knows_messages:
-            return Messages()
+            return Messages(None if self._scraped is None else self._scraped.published)
         if traced.unscheduled:
             return Messages(traced.published)
         return Messages(traced.published, traced.delivered, traced.expected, ratio(traced.delivered, traced.expected))
@@ -345,7 +359,7 @@ class Collector:
 
     def _remarks(self) -> Iterator[str]:
         if self._manifest is None and not self._traces_are_here:
-            yield "the traces are on other machines: messages, deliveries and links are not known during the run"
+            yield "the traces are on other machines: deliveries, delays and links are not known during the run"
         if self._peers is not None and self._peers.is_behind:
             yield "the traces grow faster than they are read here: the numbers of messages and deliveries lag behind"
         if self._messages is not None and self._messages.unscheduled and self._summary is None:

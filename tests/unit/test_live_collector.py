@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -250,3 +251,30 @@ def test_a_log_that_a_peer_has_replaced_by_a_link_is_not_read(run: ReplayedRun, 
 def test_a_snapshot_is_the_same_after_its_way_as_json(run: ReplayedRun) -> None:
     found = Collector(run.run_dir).collect(run.at(2.5))
     assert msgspec.json.decode(msgspec.json.encode(found), type=Snapshot) == found
+
+
+@pytest.fixture
+def remote(run: ReplayedRun) -> ReplayedRun:
+    """The run as if its peers were on other machines: their traces come when the run is over."""
+    plan = json.loads((run.run_dir / "plan.json").read_text())
+    plan["experiment"]["testbed"] = "remote"
+    (run.run_dir / "plan.json").write_text(json.dumps(plan))
+    return run
+
+
+def test_of_peers_on_other_machines_only_the_phases_are_known(remote: ReplayedRun) -> None:
+    now_ns = remote.at(2.0)
+    shutil.rmtree(remote.work)
+    found = Collector(remote.run_dir).collect(now_ns)
+    assert (found.phase, found.peers.ready, found.peers.up) == ("workload", 8, None)
+    assert (found.messages.published, found.messages.delivered, found.links) == (None, None, None)
+    assert [each.published for each in found.history] == [None] * len(found.history)
+    [remark] = found.remarks
+    assert "the traces are on other machines" in remark
+
+
+def test_what_other_machines_recorded_is_known_at_the_end(remote: ReplayedRun, events: list[dict[str, Any]]) -> None:
+    now_ns = remote.finish()
+    found = Collector(remote.run_dir).collect(now_ns)
+    assert found.messages.delivered == len(Counted(remote.recorded, events, now_ns).delivered)
+    assert found.remarks == ()
