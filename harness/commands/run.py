@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -95,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
             planned = _plan(arguments.file, overrides, seed, here=machine is None)
             _print_remarks(planned, remarked)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
-            shown = _showing(run_dir) if arguments.live else contextlib.nullcontext()
+            shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
             with shown, _saying_what_is_left(run_dir), prepared(run_dir, arguments.master, options) as analysis:
                 if status := _perform(asked.testbed, run_dir, machine, analysis):
                     return status  # the running stage has printed the reason

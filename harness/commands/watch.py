@@ -14,10 +14,11 @@ from harness.commands.run import print_outcome
 from harness.errors import UsageError
 from harness.live.idle import start_idle
 from harness.live.opening import live_page, require_extra, require_processes
+from harness.live.planned import LivePlan
 from harness.live.terminal import read_snapshots, show
 from harness.stages.analysis import EXIT_CODES
 from harness.terminal import say
-from metrics.rundir import PlanOutline, RunDir, read_document, require_run_dir
+from metrics.rundir import RunDir, read_document, require_run_dir
 from metrics.rundir.files import MANIFEST_FILE, PLAN_FILE, SUMMARY_FILE
 from metrics.storage import local_path
 
@@ -53,8 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
         require_extra("--page")
     require_run_dir(run_dir)
     if not (run_dir / MANIFEST_FILE).exists():
-        plan = read_document(run_dir / PLAN_FILE, Decoder(PlanOutline).decode)
-        require_processes(str(run_dir), plan.experiment["testbed"])
+        plan = read_document(run_dir / PLAN_FILE, Decoder(LivePlan).decode)
+        require_processes(str(run_dir), plan.experiment.testbed)
     if arguments.page:
         status = _serve(run_dir, arguments.port, stays=arguments.keep)
     else:

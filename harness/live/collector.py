@@ -10,20 +10,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
 from msgspec.json import Decoder
 
-from harness.experiment.faults import verb_of
-from harness.experiment.form import Experiment
 from harness.live import judging
 from harness.live.following import Followed, is_locked
 from harness.live.peer_files import PeerFiles, count_traces, find_work_folder
 from harness.live.phases import Course, finished_course, follow_course
+from harness.live.planned import LivePlan, PlannedExperiment
 from harness.live.scraped import PeerScrapes, Scraped, find_scrapes
 from harness.live.snapshot import (
     MOST_SECONDS,
     Ended,
-    FaultSpan,
     Messages,
     Peers,
     PlaneNow,
@@ -37,7 +34,6 @@ from harness.live.snapshot import (
 )
 from harness.live.traces import SECOND_NS, Flow, Links, find_due
 from harness.live.traces import Messages as TracedMessages
-from harness.planning.plan import Plan
 from harness.testbeds.registry import find_testbed
 from metrics.checks.plane import ASKED_DROPS
 from metrics.checks.rule import Absent
@@ -94,11 +90,12 @@ class Collector:
     def __init__(self, run_dir: Path) -> None:
         require_run_dir(run_dir)
         self._run_dir = run_dir
-        self._plan = read_document(run_dir / PLAN_FILE, Decoder(Plan).decode)
+        self._plan = read_document(run_dir / PLAN_FILE, Decoder(LivePlan).decode)
         experiment = self._plan.experiment
         self._clock = Clock(experiment.time_dilation)
         self._description = find_testbed(experiment.testbed, experiment.plane)
         self._overlay = read_document(run_dir / OVERLAY_FILE, Decoder(OverlayOutline).decode).nodes
+        self._faults = tuple(self._plan.list_faults())
         self._begun = Followed([run_dir / PHASES_FILE], Decoder(BegunPhase).decode)
         self._plane_lines = Followed([run_dir / DATAPLANE_FILE], line_decoder(DATAPLANE_FILE))
         self._pressure_lines = Followed([run_dir / PRESSURE_FILE], line_decoder(PRESSURE_FILE))
@@ -117,7 +114,7 @@ class Collector:
         self._summary: Summary | None = None
 
     @property
-    def _experiment(self) -> Experiment:
+    def _experiment(self) -> PlannedExperiment:
         return self._plan.experiment
 
     @cached_property
@@ -131,7 +128,7 @@ class Collector:
             position = (city, host.longitude, host.latitude)
             nodes.append(StageNode(place.node, f"peer-{place.node}", *position, place.host, place.machine))
         workload = self._experiment.workload
-        limits = tuple(judging.list_limits(msgspec.to_builtins(self._experiment.verdict)))
+        limits = tuple(judging.list_limits(self._experiment.verdict))
         return Stage(self._facts, tuple(nodes), workload.topics, workload.duration_s, limits)
 
     @property
@@ -174,7 +171,7 @@ class Collector:
             delay_ms=None if self._messages is None else self._messages.recent(last_ns),
             plane=self._describe_plane(timeline),
             pressure=self._describe_pressure(),
-            faults=tuple(self._faults),
+            faults=self._faults,
             links=self._links.latest(now_ns) if self._manifest is None else None,
             history=() if zero_ns is None else self._history(zero_ns, last_ns),
             ended=self._end(is_running=is_running),
@@ -190,14 +187,13 @@ class Collector:
             self._summary = RunDir(self._run_dir).summary
 
     def _follow(self) -> None:
-        self._phases += self._begun.read()
-        self._pressure += self._pressure_lines.read()
-        self._stalls += self._stall_lines.read()
-        lines = self._plane_lines.read()
-        if lines:
-            before = [] if self._last_plane is None else [self._last_plane]
-            found = spans([*before, *lines])
-            self._spans += found[1:] if before and before[0]["at_ns"] else found
+        self._phases += self._begun.read_all()
+        self._pressure += self._pressure_lines.read_all()
+        self._stalls += self._stall_lines.read_all()
+        last = self._last_plane
+        if lines := self._plane_lines.read_all():
+            found = spans(lines if last is None else [last, *lines])
+            self._spans += found[1:] if last is not None and last["at_ns"] else found
             self._last_plane = lines[-1]
 
     def _read_traces(self, zero_ns: int) -> None:
@@ -258,7 +254,7 @@ class Collector:
             spans=tuple(self._spans),
             pressure=self._pressure,
             stalls=join_stalls(self._stalls, self._clock.dilation),
-            lateness_p99_ms=self._experiment.verdict.lateness_p99_ms,
+            lateness_p99_ms=float(self._experiment.verdict["lateness_p99_ms"]),
             unmeasured=unmeasured if "opaque" in self._description.can else None,
         )
 
@@ -325,16 +321,6 @@ class Collector:
             return None
         last = self._pressure[-1]
         return PressureNow(*(last.get(name) for name in PressureNow.__struct_fields__))
-
-    @cached_property
-    def _faults(self) -> list[FaultSpan]:
-        workload = self._experiment.workload
-        end_s = workload.duration_s + workload.cooldown_s
-        found = []
-        for fault in self._experiment.faults:
-            until_s = end_s if fault.for_s is None else min(end_s, fault.at_s + fault.for_s)
-            found.append(FaultSpan(verb_of(fault), fault.at_s, until_s))
-        return sorted(found, key=lambda each: each.begin_s)
 
     def _history(self, zero_ns: int, now_ns: int) -> tuple[Second, ...]:
         last = (now_ns - zero_ns) // SECOND_NS - (0 if self._manifest is not None else LAG_S)

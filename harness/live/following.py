@@ -52,6 +52,15 @@ class Followed(Generic[Value]):
         self.offset += end
         return [value for line in lines if (value := self._decode_line(line)) is not None]
 
+    def read_all(self) -> list[Value]:
+        """Return the values of all lines that were added since the last call; damaged ones are left out."""
+        values: list[Value] = []
+        offset = -1
+        while offset != self.offset:
+            offset = self.offset
+            values += self.read()
+        return values
+
     def _decode_line(self, line: bytes) -> Value | None:
         try:
             return self._decode(line)

@@ -83,7 +83,7 @@ class PeerFiles:
     def read_ends(self) -> None:
         """Read which peers have ended."""
         for file in self._exits:
-            for state in file.read():
+            for state in file.read_all():
                 self.ends[state.process] = state
 
     def read_traces(self, most_bytes: int) -> Iterator[TraceLine]:

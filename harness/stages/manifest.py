@@ -48,7 +48,8 @@ class PhaseLog:
         self._clock = clock
         self.phases: list[Phase] = []
         self._begun = begun.open("wb", buffering=0)
-        fcntl.flock(self._begun, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._begun, fcntl.LOCK_EX)
 
     def close(self) -> None:
         """Free the lock. The end of this process does so, too."""

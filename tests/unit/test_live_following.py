@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.live.following import Followed, is_locked, open_plain, read_tail
+from harness.live.following import MOST_BYTES, Followed, is_locked, open_plain, read_tail
 
 
 def test_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
@@ -19,6 +19,16 @@ def test_a_line_is_read_when_it_is_whole(tmp_path: Path) -> None:
         more.write(b"4\n5\n")
     assert file.read() == [34, 5]
     assert file.read() == []
+
+
+def test_a_long_file_is_read_to_its_end(tmp_path: Path) -> None:
+    count = MOST_BYTES // 8 + 10
+    (tmp_path / "lines").write_bytes(b"".join(b"%08d\n" % number for number in range(count)))
+    file = Followed([tmp_path / "lines"], int)
+    first = file.read()
+    assert 0 < len(first) < count
+    assert first + file.read_all() == list(range(count))
+    assert file.read_all() == []
 
 
 def test_a_damaged_line_is_left_out(tmp_path: Path) -> None:
