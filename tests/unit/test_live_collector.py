@@ -15,7 +15,7 @@ from harness.live.collector import Collector
 from harness.live.peer_files import LOG_BYTES, read_log
 from harness.live.snapshot import LATEST_S, MOST_LINKS, FaultSpan, Snapshot
 from metrics.recount import recount
-from metrics.rundir import RunDir
+from metrics.rundir import DamagedError, RunDir
 from metrics.rundir.files import DATAPLANE_FILE, PHASES_FILE
 from peer.files import EXITS_FILE, log_file
 from tests.recorded_run import extract_run
@@ -282,14 +282,20 @@ def test_what_other_machines_recorded_is_known_at_the_end(remote: ReplayedRun, e
 
 def test_faults_are_those_of_the_experiment_and_end_with_the_cooldown(run: ReplayedRun) -> None:
     plan = json.loads((run.run_dir / "plan.json").read_text())
-    plan["experiment"]["faults"] = [
-        {"at_s": 2.0, "for_s": 1e6, "pause": 2},
-        {"at_s": 1, "for_s": 0.5, "cut": ["a", "b"]},
-    ]
+    late, early = {"at_s": 2.0, "for_s": 1e5, "pause": 2}, {"at_s": 1.0, "for_s": 0.5, "cut": ["all", "rest"]}
+    plan["experiment"]["faults"] = [late, early]
     (run.run_dir / "plan.json").write_text(json.dumps(plan))
     end_s = sum(plan["experiment"]["workload"][name] for name in ("duration_s", "cooldown_s"))
     found = Collector(run.run_dir).collect(run.at(1.0)).faults
     assert found == (FaultSpan("cut", 1.0, 1.5), FaultSpan("pause", 2.0, end_s))
+
+
+def test_a_testbed_of_another_version_is_refused(run: ReplayedRun) -> None:
+    plan = json.loads((run.run_dir / "plan.json").read_text())
+    plan["experiment"]["testbed"] = "of-another-version"
+    (run.run_dir / "plan.json").write_text(json.dumps(plan))
+    with pytest.raises(DamagedError, match=r"plan\.json is damaged: testbed of-another-version"):
+        Collector(run.run_dir)
 
 
 def test_a_run_of_a_protocol_that_is_not_installed_is_shown(run: ReplayedRun) -> None:
