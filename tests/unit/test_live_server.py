@@ -11,7 +11,7 @@ from harness.live.page import POLICY, read_files
 from harness.live.server import Hub, make_app
 from harness.live.snapshot import Snapshot, Stage
 from harness.stages.serving import Gate
-from tests.live_stream import STAGE, make_snapshot
+from tests.live_snapshots import STAGE, make_snapshot
 
 HOST = "http://127.0.0.1:4711"
 LOGS = {3: b"ready\n\xff\n"}

@@ -20,7 +20,7 @@ from harness.live.snapshot import (
     Snapshot,
 )
 from harness.live.terminal import MOST_REASONS, bars, describe, read_snapshots, render, show
-from tests.live_stream import make_snapshot
+from tests.live_snapshots import make_snapshot
 
 KNOWN = replace(
     make_snapshot(4),
