@@ -1,7 +1,7 @@
 """Makes snapshots of a run from the files that it writes anyway.
 
-It asks no process of the run for anything, except Prometheus for peers on other machines. It holds no lock and writes
-nothing, so any number of collectors may read the same run.
+It asks no process of the run for anything, except Prometheus for peers on other machines. It writes nothing, so any
+number of collectors may read the same run.
 """
 
 import math
