@@ -33,7 +33,7 @@ from harness.testbeds.emulated.pace import FIRST_PER_S, Pace
 from harness.testbeds.emulated.probes import Prober
 from metrics.recorded.offsets import measure_offsets
 from metrics.recorded.probing import read_achieved
-from metrics.rundir.timeline import IDLE_PHASES
+from metrics.rundir.phases import IDLE_PHASES
 from peer.runtime.clock import UNDILATED
 from topologies.generated import cities_underlay
 from topologies.geography import world_cities

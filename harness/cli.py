@@ -28,6 +28,7 @@ VERBS = {
     "check": "validate an experiment or a study",
     "plan": "print an experiment with every default, and what its run needs",
     "run": "run an experiment, analyse the run and print the verdict",
+    "watch": "show a run that goes on, in the terminal or in a browser",
     "tables": "compute the tables of a finished run, or of captures",
     "report": "analyse a finished run and write its report",
     "mn": "open Mininet's command line on the network of an experiment or a topology",

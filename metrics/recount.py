@@ -10,7 +10,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from metrics.rundir import RunDir
+from metrics.rundir import NodeOutline, RunDir
 from peer.core.addressing.expression import And, Attribute, Expression, parse
 from peer.core.addressing.keywords import topic_of
 
@@ -40,30 +40,48 @@ def recount(run: RunDir, margin_ns: int, settle_ns: int, lags_ns: Mapping[int, i
         lags_ns: by message, how much later than scheduled it was published; such a publication may have changed places
             with changes that are as close to it.
     """
-    topics = {spec.node: set(spec.topics) for spec in run.overlay}
-    members: dict[int, set[int]] = {}
-    for node, own in topics.items():
-        for topic in own:
-            members.setdefault(topic, set()).add(node)
-    expected = 0
-    due_ns: dict[int, int] = {}  # for nodes that have joined: when deliveries begin to be expected
     changes: list[tuple[int, int, frozenset[int]]] = []
-    for action in run.schedule():
-        if action["action"] == "publish":
-            interested = _audience(action, members)
-            at_ns, others = action["at_ns"], interested - {action["node"]}
-            expected += sum(due_ns.get(node, at_ns) <= at_ns for node in others)
-        else:
-            at_ns, node, changed = action["at_ns"], action["node"], frozenset(_apply(action, topics, members))
-            changes.append((at_ns, node, changed))
-            if action["action"] == "join":
-                due_ns[node] = at_ns + settle_ns
-                changes.append((due_ns[node], node, changed))
+    expected = sum(len(due) for _, due in list_due(run.overlay, run.schedule(), settle_ns, changes))
     if not changes:
         return Recount(expected, 0)
     changes.sort(key=lambda change: change[0])
     publications = (action for action in run.schedule() if action["action"] == "publish")
     return Recount(expected, sum(_count_close(publications, changes, margin_ns, lags_ns)))
+
+
+def list_due(
+    nodes: Iterable[NodeOutline],
+    schedule: Iterable[dict[str, Any]],
+    settle_ns: int,
+    changes: list[tuple[int, int, frozenset[int]]] | None = None,
+) -> Iterator[tuple[dict[str, Any], set[int]]]:
+    """Yield each publication of a schedule, with the nodes at which its delivery is expected.
+
+    Args:
+        nodes: with their topics at the start.
+        schedule: the lines of ``schedule.jsonl``.
+        settle_ns: the time after a join in which no deliveries to the node are expected.
+        changes: gets the changes of the schedule, and the ends of the times after joins: (instant in ns, node, topics).
+    """
+    topics = {spec.node: set(spec.topics) for spec in nodes}
+    members: dict[int, set[int]] = {}
+    for node, own in topics.items():
+        for topic in own:
+            members.setdefault(topic, set()).add(node)
+    due_ns: dict[int, int] = {}  # for nodes that have joined: when deliveries begin to be expected
+    for action in schedule:
+        at_ns, node = action["at_ns"], action["node"]
+        if action["action"] == "publish":
+            others = _audience(action, members) - {node}
+            yield action, {other for other in others if due_ns.get(other, at_ns) <= at_ns}
+            continue
+        changed = frozenset(_apply(action, topics, members))
+        found = [(at_ns, node, changed)]
+        if action["action"] == "join":
+            due_ns[node] = at_ns + settle_ns
+            found.append((due_ns[node], node, changed))
+        if changes is not None:
+            changes += found
 
 
 def count_changes(run: RunDir) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from metrics.headline import headline
+from metrics.reasons import describe, describe_end
 from metrics.rundir import (
     FAILED,
     INVALID,
@@ -18,7 +19,6 @@ from metrics.rundir import (
     SUSPECT,
     VALID,
     Check,
-    FinalState,
     Manifest,
     RunDir,
     Scope,
@@ -78,7 +78,8 @@ def judge(
         delivery_ratio_min: the ratio that the experiment expects.
     """
     found = list(manifest.problems)
-    found += [(INVALID, sentence) for state in manifest.final_states if (sentence := _unexpected(manifest, state))]
+    ends = (describe_end(state, manifest.timeline, manifest.problems) for state in manifest.final_states)
+    found += [(INVALID, sentence) for sentence in ends if sentence is not None]
     found += [(check.severity, describe(check)) for check in checks if check.failed]
     found += [(SUSPECT, sentence) for sentence in _unjudged(checks)]
     if delivery_ratio is not None and delivery_ratio < delivery_ratio_min:
@@ -111,31 +112,3 @@ def _unjudged(checks: Sequence[Check]) -> Iterator[str]:
     for reason, names in reasons.items():
         named = f"Check {names[0]} was" if len(names) == 1 else f"Checks {', '.join(names)} were"
         yield f"{named} not judged: {reason}"
-
-
-def _unexpected(manifest: Manifest, state: FinalState) -> str | None:
-    """Return a process's unexpected end, unless one of the manifest's problems is about that process already."""
-    cooldown, at_ns = manifest.timeline.phase("cooldown"), state.at_ns
-    early = cooldown is not None and at_ns is not None and state.expected == "exited" and at_ns < cooldown.end_ns
-    if state.state == state.expected and not state.status and not early:
-        return None
-    if any(text.startswith(f"{state.process} ") for _, text in manifest.problems):
-        return None
-    when = "" if at_ns is None else f" at {(at_ns - manifest.zero_ns) / 1e9:.1f} s"
-    how = {
-        "signalled": f"was killed by signal {state.status}",
-        "exited": f"exited with status {state.status}" + (", before the plan's end" if early else ""),
-        "running": "was still running",
-        "missing": "left no record of its end",
-    }.get(state.state, f"ended as {state.state}")
-    detail = f" ({state.detail})" if state.detail else ""
-    return f"{state.process} {how}{when}, expected {state.expected}{detail}"
-
-
-def describe(check: Check) -> str:
-    """Return a failed check as one sentence with its numbers."""
-    name = check.name.replace("_", " ")
-    worst = f"worst {check.worst:.4g} {check.unit}, tolerance {check.tolerance:.4g}".replace(" ,", ",")
-    counted = f"{check.failed:,} of {check.tested:,} failed, " if check.tested > 1 and check.failed > 1 else ""
-    detail = f": {check.detail}" if check.detail else ""
-    return f"Check {name} failed ({counted}{worst}){detail}"

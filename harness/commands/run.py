@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from itertools import chain, count
 from pathlib import Path
@@ -13,11 +14,12 @@ from msgspec.structs import replace
 
 from harness.commands.check import add_experiment_arguments
 from harness.doctor.collisions import current_collisions
-from harness.errors import ExperimentError
+from harness.errors import ExperimentError, UsageError
 from harness.experiment.inventory import Machine, load_inventory, save_inventory
 from harness.experiment.loader import load_experiment
 from harness.interpreter import python_command
 from harness.interruption import run_stage
+from harness.live.opening import live_page, require_extra, require_processes
 from harness.machine import sandbox
 from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
@@ -52,6 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="repeat a run up to N times if only stalls of the host keep it from being valid (default 0)",
     )
+    parser.add_argument("--live", action="store_true", help="show the run in a browser: print the address of a page")
     parser.add_argument("--out", type=local_path, metavar="DIR", help="the run directory; it must not exist")
     add_master_arguments(parser)
     parser.add_argument("--all", action="store_true", help="print all headline numbers, not only ten")
@@ -71,12 +74,18 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError("--out", "names the directory of one run, but --repeat asks for several runs")
     if arguments.retry_host_stalls < 0:
         raise ExperimentError("--retry-host-stalls", f"expected at least 0, got {arguments.retry_host_stalls}")
+    if arguments.live:
+        require_extra("--live")
+        if arguments.on:
+            raise UsageError("--live shows runs of this machine, not those of --on; see docs/live.md")
     if collisions := current_collisions():
         raise ExperimentError("import names", "; ".join(collisions))
     options = executor_options(arguments)
     remark_on_java(arguments.master)
     overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
     asked = load_experiment(arguments.file, overrides, arguments.seed)
+    if arguments.live:
+        require_processes("--live", asked.testbed)
     machine = find_machine(arguments.on, asked.testbed) if arguments.on else None
     verdicts = []
     remarked: set[str] = set()
@@ -86,7 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
             planned = _plan(arguments.file, overrides, seed, here=machine is None)
             _print_remarks(planned, remarked)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
-            with _saying_what_is_left(run_dir), prepared(run_dir, arguments.master, options) as analysis:
+            shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
+            with shown, _saying_what_is_left(run_dir), prepared(run_dir, arguments.master, options) as analysis:
                 if status := _perform(asked.testbed, run_dir, machine, analysis):
                     return status  # the running stage has printed the reason
                 with step("tables and report"):
@@ -98,6 +108,14 @@ def run(arguments: argparse.Namespace) -> int:
             print(f"stalls of the host explain every reason: attempt {attempt.attempt} follows", file=sys.stderr)
         verdicts.append(summary.verdict)
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
+
+
+@contextlib.contextmanager
+def _showing(run_dir: Path) -> Iterator[None]:
+    """Serve the live page of the run as long as it lasts, and print its address."""
+    with live_page(run_dir, stays=True) as page:
+        print(f"live: {page.address}", file=sys.stderr, flush=True)
+        yield
 
 
 def find_machine(text: str, testbed: str) -> Machine:

@@ -49,7 +49,7 @@ from harness.testbeds.base import (
 from harness.testbeds.registry import TESTBEDS, find_testbed
 from metrics.prometheus import Target
 from metrics.rundir import FinalState, Manifest, Record, RunDirError, Timeline, read_clocks, read_lines, write_document
-from metrics.rundir.files import DEPLOYMENT_FILE, RESERVE_FILE, SAMPLES_FILE, agent_log, exits_file
+from metrics.rundir.files import DEPLOYMENT_FILE, PHASES_FILE, RESERVE_FILE, SAMPLES_FILE, agent_log, exits_file
 from peer.core.schedule import decode_schedule
 from peer.files import LOGS_FOLDER, OVERLAY_FILE, SCHEDULE_FILE, log_file
 from peer.runtime.clock import Clock
@@ -77,7 +77,7 @@ class Execution:
         self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
-        self.phase_log = manifest.PhaseLog(self.clock)
+        self.phase_log = manifest.PhaseLog(self.clock, run_dir / PHASES_FILE)
         self.problems: list[tuple[str, str]] = []
         self.resources: dict[str, float] = {}
         self.counters: dict[str, int] = {}
@@ -116,6 +116,7 @@ class Execution:
         start_ns = clock.virtual_ns(time.monotonic_ns() + round(self.lead_s * 1e9))
         planned = Timeline.plan(start_ns, self.plan.experiment.workload.spans_s)
         self.zero_ns = planned.zero_ns
+        self.phase_log.plan(planned.phases)
         if isinstance(self.testbed, Faulting):
             self.testbed.schedule(self.zero_ns)
         self.judge_leads(deployment.start(self._zero_epoch_ns))

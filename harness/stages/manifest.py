@@ -1,10 +1,11 @@
 """The contents of ``manifest.json``: phases, clocks, the machine and the versions of programs."""
 
+import fcntl
 import os
 import platform
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from harness.progress import step
 from metrics.processors import usable_processors
-from metrics.rundir import SCHEMA_VERSION, Manifest, Phase, write_document
+from metrics.rundir import SCHEMA_VERSION, BegunPhase, Manifest, Phase, write_document
 from metrics.rundir.files import MANIFEST_FILE
 from peer.plugins import loaded
 from peer.runtime.clock import Clock
@@ -35,16 +36,38 @@ _ROOT = Path(__file__).parents[2]
 
 
 class PhaseLog:
-    """Records the phases of the running stage, in the order in which they end."""
+    """Records the phases of the running stage, in the order in which they end.
 
-    def __init__(self, clock: Clock) -> None:
+    Args:
+        clock: the run's.
+        begun: ``phases.jsonl``, which gets a line when a phase begins. Its lock tells whoever watches the run that the
+            stage lives; the kernel frees it when this process ends.
+    """
+
+    def __init__(self, clock: Clock, begun: Path) -> None:
         self._clock = clock
         self.phases: list[Phase] = []
+        self._begun = begun.open("wb", buffering=0)
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._begun, fcntl.LOCK_EX)
+
+    def close(self) -> None:
+        """Free the lock. The end of this process does so, too."""
+        self._begun.close()
+
+    def plan(self, phases: Iterable[Phase]) -> None:
+        """Announce phases that will begin at known instants."""
+        self._announce(*(BegunPhase(phase.name, phase.start_ns, phase.end_ns) for phase in phases))
+
+    def _announce(self, *phases: BegunPhase) -> None:
+        with suppress(OSError):  # a full disk: the lines are for watchers only
+            self._begun.write(b"".join(phase.line() for phase in phases))
 
     @contextmanager
     def phase(self, name: str, text: str = "") -> Iterator[None]:
         """Record when a phase began and ended, and show it to the user as ``text``."""
         start_ns = self._clock.now_ns()
+        self._announce(BegunPhase(name, start_ns))
         with step(text or name.replace("_", " ")):
             yield
         self.add(name, start_ns, self._clock.now_ns())

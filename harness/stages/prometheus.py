@@ -154,15 +154,19 @@ def count_paused(changes: Iterable[Change], nodes: Mapping[int, NodeId], interva
     return counts
 
 
-class Prometheus:
-    """A running server on loopback; ``authorization``: the header that it asks for, if any."""
+class Client:
+    """Asks a server.
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, password: str | None) -> None:
-        self.url = f"http://{LOOPBACK}:{port}"
-        self.port = port
-        self.authorization = {} if password is None else _authorization(password)
-        self.pid = process.pid
-        self._process = process
+    Args:
+        url: of the server.
+        authorization: the header that it asks for, if any.
+        timeout_s: how long an answer may take.
+    """
+
+    def __init__(self, url: str, authorization: Mapping[str, str] | None = None, timeout_s: float = QUERY_S) -> None:
+        self.url = url
+        self.authorization = authorization or {}
+        self._timeout_s = timeout_s
 
     def query(self, expression: str, at_epoch_s: float) -> list[dict[str, Any]]:
         """Return the result of a PromQL expression at an instant (s since the epoch): a vector, or a range's matrix.
@@ -177,7 +181,7 @@ class Prometheus:
         asked = " ".join((endpoint, *arguments.values()))
         try:
             url = f"{self.url}/api/v1/{endpoint}?{urllib.parse.urlencode(arguments)}"
-            return json.loads(_get(url, self.authorization, QUERY_S))  # type: ignore[no-any-return]
+            return json.loads(_get(url, self.authorization, self._timeout_s))  # type: ignore[no-any-return]
         except urllib.error.HTTPError as error:
             raise TestbedError(f"ask Prometheus: {asked}", error.read().decode(errors="replace")) from None
         except OSError as error:
@@ -197,6 +201,16 @@ class Prometheus:
         made = self.query(f"count_over_time(up{window})", end_epoch_s)
         failed = self.query(f"count_over_time(up{window}) - sum_over_time(up{window}) > 0", end_epoch_s)
         return ScrapeCounts(_by_target(made), _by_target(failed))
+
+
+class Prometheus(Client):
+    """A running server on loopback, and its process; ``password``: None = it asks for none."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, password: str | None) -> None:
+        super().__init__(f"http://{LOOPBACK}:{port}", {} if password is None else _authorization(password))
+        self.port = port
+        self.pid = process.pid
+        self._process = process
 
     def lost(self) -> dict[str, str]:
         """Return the server and how it ended, if it ended."""

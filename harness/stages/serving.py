@@ -25,6 +25,8 @@ from metrics.rundir.files import REPORT_FOLDER
 NAMES: Final = (LOOPBACK, "localhost", "[::1]")
 """The names by which a reader may ask, with any port: it may be forwarded."""
 
+WRONG_NAME: Final = "expected the name 127.0.0.1 or localhost"
+
 _MOST_BYTES = 1 << 20
 """Of a question to Prometheus."""
 
@@ -37,10 +39,10 @@ _ONLY_OURS = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'sel
 
 
 class Gate:
-    """The token of one ``trellis serve``, and the cookie that stands for it."""
+    """The token of one server, and the cookie that stands for it; ``token``: None = a new one."""
 
-    def __init__(self) -> None:
-        self.token = secrets.token_urlsafe(32)
+    def __init__(self, token: str | None = None) -> None:
+        self.token = token or secrets.token_urlsafe(32)
         self.cookie = f"trellis-{sha256(self.token.encode()).hexdigest()[:16]}"
 
     def sign(self, url: str) -> str:
@@ -49,6 +51,40 @@ class Gate:
 
     def knows(self, token: str | None) -> bool:
         return token is not None and secrets.compare_digest(token.encode(), self.token.encode())
+
+    def admits(self, cookies: str, authorization: str) -> bool:
+        """Return whether the headers ``Cookie`` or ``Authorization`` of a request have the token."""
+        return self.knows(self._find(cookies)) or self.knows(_bearer(authorization))
+
+    def set_cookie(self) -> str:
+        """Return the header ``Set-Cookie`` for whoever has shown the token."""
+        return f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
+
+    def strip_token(self, target: str) -> str | None:
+        """Return where a request for a path with the token in its query is sent on to; None = it has no token."""
+        parts = urlsplit(target)
+        query = parse_qsl(parts.query, keep_blank_values=True)
+        if not self.knows(dict(query).get("token")):
+            return None
+        rest = urlencode([(name, value) for name, value in query if name != "token"])
+        return f"/{parts.path.lstrip('/')}{f'?{rest}' if rest else ''}"
+
+    def _find(self, cookies: str) -> str | None:
+        try:
+            found = SimpleCookie(cookies).get(self.cookie)
+        except CookieError:
+            return None
+        return None if found is None else found.value
+
+
+def _bearer(authorization: str) -> str | None:
+    scheme, _, token = authorization.partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def names_loopback(host: str) -> bool:
+    """Return whether the header ``Host`` has a name of loopback, with any port or none."""
+    return host in NAMES or host.rpartition(":")[0] in NAMES
 
 
 class _Guarded(BaseHTTPRequestHandler):
@@ -61,33 +97,18 @@ class _Guarded(BaseHTTPRequestHandler):
 
     def guard(self, answer: Callable[[], None]) -> None:
         """Answer a request if it is admitted; one with the token in its address is sent on with a cookie instead."""
-        if self.headers.get("Host", "").rpartition(":")[0] not in NAMES and self.headers.get("Host") not in NAMES:
-            self.send_error(HTTPStatus.FORBIDDEN, "expected the name 127.0.0.1 or localhost")
-            return
-        parts = urlsplit(self.path)
-        query = parse_qsl(parts.query, keep_blank_values=True)
-        if self.gate.knows(dict(query).get("token")):
-            rest = urlencode([(name, value) for name, value in query if name != "token"])
+        if not names_loopback(self.headers.get("Host", "")):
+            self.send_error(HTTPStatus.FORBIDDEN, WRONG_NAME)
+        elif (place := self.gate.strip_token(self.path)) is not None:
             self.send_response(HTTPStatus.FOUND)
-            self.send_header("Location", f"/{parts.path.lstrip('/')}{f'?{rest}' if rest else ''}")
-            self.send_header("Set-Cookie", f"{self.gate.cookie}={self.gate.token}; Path=/; HttpOnly; SameSite=Lax")
+            self.send_header("Location", place)
+            self.send_header("Set-Cookie", self.gate.set_cookie())
             self.send_header("Content-Length", "0")
             self.end_headers()
-        elif self.gate.knows(self._cookie()) or self.gate.knows(self._bearer()):
+        elif self.gate.admits(self.headers.get("Cookie", ""), self.headers.get("Authorization", "")):
             answer()
         else:
             self.send_error(HTTPStatus.FORBIDDEN, "open the address that trellis serve printed: it has the token")
-
-    def _bearer(self) -> str | None:
-        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        return token.strip() if scheme.lower() == "bearer" else None
-
-    def _cookie(self) -> str | None:
-        try:
-            found = SimpleCookie(self.headers.get("Cookie", "")).get(self.gate.cookie)
-        except CookieError:
-            return None
-        return None if found is None else found.value
 
 
 class _RunHandler(_Guarded, SimpleHTTPRequestHandler):

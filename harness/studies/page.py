@@ -18,7 +18,8 @@ from harness.studies.points import axes_of, points_of, seeds_of
 from harness.studies.results import aggregate, means_table, runs_table
 from harness.studies.store import Result, SweepSpec
 from harness.studies.tables import Table, make_table, show_entry, write_csv, write_markdown
-from metrics.report.svg import palette_css, to_element, to_svg
+from metrics.report.palette import palette_css
+from metrics.report.svg import to_element, to_svg
 from metrics.rundir import write_file
 
 CLAIMS_FILE = "claims.md"

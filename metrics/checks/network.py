@@ -15,7 +15,7 @@ from metrics.recorded.probing import JITTER_SIGMAS, PAIR_FACTOR, PHASES, QUANTIL
 from metrics.recorded.stalls import Late
 from metrics.rundir import INVALID, SUSPECT
 from metrics.rundir.files import FIRST_PACKETS_FILE
-from metrics.rundir.timeline import IDLE_PHASES
+from metrics.rundir.phases import IDLE_PHASES
 
 RULES = Rules()
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from metrics.asked import Floats
 from metrics.recorded.probing import last_attempts
 from metrics.recorded.stalls import Ints
-from metrics.rundir.timeline import IDLE_PHASES
+from metrics.rundir.phases import IDLE_PHASES
 
 OFFSET_MS = 0.35
 """The largest offset of a pair (ms)."""

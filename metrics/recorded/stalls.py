@@ -5,6 +5,7 @@ from the instant at which it was due to the instant at which it came, less the p
 limit. So a stall of a millisecond does not explain a lateness of a hundred.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -91,12 +92,17 @@ def is_the_hosts(check: Check) -> bool:
 
 def read_stalls(run_dir: Place) -> Stalls:
     """Read the run's stalls, none if the file is missing."""
-    found: dict[str, list[tuple[int, int]]] = {"host": [], "plane": []}
-    for stall in read_lines(run_dir / STALLS_FILE, _STALLS.decode):
-        found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
-    host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
     path = run_dir / PLAN_FILE
     dilation = read_document(path, _PLAN.decode).experiment["time_dilation"] if path.exists() else 1
+    return join_stalls(read_lines(run_dir / STALLS_FILE, _STALLS.decode), dilation)
+
+
+def join_stalls(lines: Iterable[Stall], dilation: float) -> Stalls:
+    """Return the stalls of some lines of ``stalls.jsonl``; ``dilation``: real seconds per virtual second."""
+    found: dict[str, list[tuple[int, int]]] = {"host": [], "plane": []}
+    for stall in lines:
+        found.setdefault(stall.source, []).append((stall.start_ns, stall.end_ns))
+    host, plane = (merge(np.array(found[source], np.int64).reshape(-1, 2)) for source in ("host", "plane"))
     return Stalls(host, plane, round(SLACK_NS / dilation))
 
 

@@ -17,8 +17,9 @@ from metrics.report.canvas import WIDTH, legend_above, plain_axes, plot_cdf, sty
 from metrics.report.figures.chapter import Drawing, number, spread
 from metrics.report.figures.world import draw_world
 from metrics.report.page import format_number, template
+from metrics.report.palette import palette_css
 from metrics.report.run import Run
-from metrics.report.svg import palette_css, to_element, to_svg
+from metrics.report.svg import to_element, to_svg
 from metrics.rundir import JUDGED, Scope
 
 _LINES: Final = ("-", "--", "-.", ":")

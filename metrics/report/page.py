@@ -15,10 +15,11 @@ from metrics.report.figures.registry import CHAPTERS
 from metrics.report.findings import advise, find_quiet, find_striking
 from metrics.report.groups import expressions_by_use, sharing_of_links
 from metrics.report.overlay import measures_over_time, topics_by_shape
+from metrics.report.palette import palette_css
 from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_rows
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
-from metrics.report.svg import palette_css, to_element
+from metrics.report.svg import to_element
 from metrics.reported import name_implementations, reports_nothing
 from metrics.rundir import FAILED, NOT_APPLICABLE, NOT_JUDGED, PASSED, RunDir, Summary
 from metrics.rundir.files import ACHIEVED_FILE, TABLES_FOLDER

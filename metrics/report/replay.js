@@ -1,20 +1,14 @@
-"use strict";
 (() => {
+  const { many, element, niceStep, widthOf } = world;
   // A copy to its receiver, as in metrics/report/spread.py.
   const [FIRST, RELAYED, DUPLICATE, UNREAD] = [0, 1, 2, 3];
   const FACTORS = [1, 2, 5, 10, 20, 50, 100, 200, 500];
   const WATCHED_S = 8;
-  const STRETCH = 1.25; // of a degree of latitude to one of longitude, as in the report
-  const MOST_ROWS = 2000, MOST_LISTED = 1000, MOST_NAMED = 60;
-  const RADIANS = Math.PI / 180;
+  const MOST_ROWS = 2000, MOST_LISTED = 1000;
 
   const find = id => document.getElementById(id);
   const data = JSON.parse(find("data").textContent);
   const nodes = data.nodes.map(([site, latitude, longitude]) => ({ site, latitude, longitude }));
-  for (const node of nodes) {
-    const [up, round] = [node.latitude * RADIANS, node.longitude * RADIANS];
-    node.unit = [Math.cos(up) * Math.cos(round), Math.cos(up) * Math.sin(round), Math.sin(up)];
-  }
 
   let message = null, chosen = null, now = 0, playing = false, factor = 1, frame = 0, before = 0;
   let colours = {}, map = null, grid = null;
@@ -22,16 +16,8 @@
   // ------------------------------------------------------------------------------------------------------- words
 
   const nameOf = node => node === null ? "an unknown node" : `node ${node} (${nodes[node].site})`;
-  const many = (count, one, several = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : several}`;
   const ms = (time, digits = 1) =>
     time === null ? "not known" : `${time.toLocaleString("en", { maximumFractionDigits: digits })} ms`;
-
-  function element(tag, text = "", attributes = {}) {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
-    return made;
-  }
 
   // ------------------------------------------------------------------------------------------------- the message
 
@@ -120,7 +106,7 @@
     canvas.height = Math.round(height * scale);
     const pen = canvas.getContext("2d");
     pen.setTransform(scale, 0, 0, scale, 0, 0);
-    pen.font = "12px system-ui, 'Segoe UI', Roboto, sans-serif";
+    pen.font = world.FONT;
     pen.textBaseline = "middle";
     return pen;
   }
@@ -131,30 +117,11 @@
     return sheet(canvas, width, height);
   }
 
-  const widthOf = canvas => Math.max(200, Math.floor(canvas.parentElement.clientWidth));
-
-  function chooseView() { // the part of the planet with the nodes, in degrees
-    const [east, west] = [Math.max, Math.min].map(pick => nodes.map(node => node.longitude).reduce((a, b) => pick(a, b)));
-    const [north, south] = [Math.max, Math.min].map(pick => nodes.map(node => node.latitude).reduce((a, b) => pick(a, b)));
-    let [wide, tall] = [Math.max(50, east - west + 16), Math.max(25, north - south + 14)];
-    if (tall * STRETCH < 0.42 * wide) tall = 0.42 * wide / STRETCH;
-    if (tall * STRETCH > 0.7 * wide) wide = tall * STRETCH / 0.7;
-    [wide, tall] = [Math.min(360, wide), Math.min(data.north - data.south, tall)];
-    if (wide > 180) [wide, tall] = [360, data.north - data.south]; // lines across oceans go far to the north
-    const place = (middle, span, least, most) => Math.min(most - span, Math.max(least, middle - span / 2));
-    return { wide, tall, west: place((east + west) / 2, wide, -180, 180),
-             south: place((north + south) / 2, tall, data.south, data.north) };
-  }
-
   function layMap() {
-    const canvas = find("map"), width = widthOf(canvas), view = data.land ? chooseView() : null;
-    const height = Math.round(view ? width * view.tall * STRETCH / view.wide : Math.min(width, 620));
-    const pen = onPage(canvas, width, height);
-    const project = (longitude, latitude) => [(longitude - view.west) / view.wide * width,
-                                              (view.south + view.tall - latitude) / view.tall * height];
-    const jump = view ? width * 180 / view.wide : Infinity; // a line that crosses the map's edge
+    const canvas = find("map"), room = widthOf(canvas);
+    map = data.land ? world.layMap(nodes, data.north, data.south, room) : world.layCircle(message.order, room);
+    const { width, height, project, line } = map, pen = onPage(canvas, width, height);
     const base = document.createElement("canvas"), under = sheet(base, width, height);
-    const places = new Map(), at = new Map(), crowd = new Map();
     if (data.land) {
       under.fillStyle = colours.land;
       under.strokeStyle = colours.coast;
@@ -165,55 +132,21 @@
         under.fill();
         under.stroke();
       }
-      nodes.forEach((node, number) => {
-        const [x, y] = project(node.longitude, node.latitude);
-        const key = `${node.longitude} ${node.latitude}`, there = crowd.get(key) ?? 0;
-        crowd.set(key, there + 1); // nodes of one place stand around it
-        const [far, turn] = [5 * Math.sqrt(there), 2.4 * there];
-        places.set(number, [x, y]);
-        at.set(number, [x + far * Math.cos(turn), y + far * Math.sin(turn)]);
-      });
-    } else {
-      const radius = Math.min(width, height) / 2 - 24;
-      message.order.forEach((number, place) => {
-        const turn = 2 * Math.PI * place / message.order.length - Math.PI / 2;
-        const spot = [width / 2 + radius * Math.cos(turn), height / 2 + radius * Math.sin(turn)];
-        places.set(number, spot);
-        at.set(number, spot);
-      });
-    }
-    const angle = (a, b) => Math.acos(Math.max(-1, Math.min(1,
-      nodes[a].unit.reduce((sum, part, axis) => sum + part * nodes[b].unit[axis], 0))));
-    function along(a, b, share) { // a great circle on the map, otherwise a straight line
-      const far = data.land ? angle(a, b) : 0;
-      if (far < 1e-6 || far > Math.PI - 1e-6) {
-        const [from, to] = [places.get(a), places.get(b)];
-        return [from[0] + (to[0] - from[0]) * share, from[1] + (to[1] - from[1]) * share];
-      }
-      const [one, other] = [Math.sin((1 - share) * far) / Math.sin(far), Math.sin(share * far) / Math.sin(far)];
-      const [x, y, z] = nodes[a].unit.map((part, axis) => part * one + nodes[b].unit[axis] * other);
-      return project(Math.atan2(y, x) / RADIANS, Math.asin(Math.max(-1, Math.min(1, z))) / RADIANS);
     }
     const lines = new Map();
-    function line(a, b) {
+    map = { ...map, pen, base, path: (a, b) => {
       const key = a * nodes.length + b;
       if (!lines.has(key)) {
-        const path = new Path2D(), steps = data.land ? 2 + Math.ceil(angle(a, b) / RADIANS / 4) : 1;
-        let last = null;
-        for (let step = 0; step <= steps; step++) {
-          const spot = along(a, b, step / steps);
-          if (last === null || Math.abs(spot[0] - last[0]) > jump) path.moveTo(...spot); else path.lineTo(...spot);
-          last = spot;
-        }
+        const path = new Path2D();
+        for (const piece of line(a, b)) piece.forEach((spot, place) => place ? path.lineTo(...spot) : path.moveTo(...spot));
         lines.set(key, path);
       }
       return lines.get(key);
-    }
-    map = { pen, width, height, base, at, along, line };
+    } };
   }
 
   function drawMap() {
-    const { pen, width, height, base, at, along, line } = map;
+    const { pen, width, height, base, stands, along } = map;
     pen.clearRect(0, 0, width, height);
     pen.drawImage(base, 0, 0, width, height);
     const path = chosen === null ? null : pathTo(chosen);
@@ -222,7 +155,7 @@
       pen.globalAlpha = strength;
       pen.strokeStyle = colour;
       pen.lineWidth = wide;
-      pen.stroke(line(copy.src, copy.dst));
+      pen.stroke(map.path(copy.src, copy.dst));
     };
     const flying = [];
     for (const copy of message.copies) {
@@ -246,12 +179,12 @@
       pen.arc(x, y, size, 0, 7);
       pen.fill();
     }
-    for (const [node] of at) drawNode(node);
+    stands.forEach((_, node) => drawNode(node));
     drawNames();
   }
 
   function drawNode(node) {
-    const { pen, at } = map, [x, y] = at.get(node), asked = message.expected.get(node);
+    const { pen, stands } = map, [x, y] = stands[node], asked = message.expected.get(node);
     const has = message.reached.has(node) && message.reached.get(node) <= now;
     const size = nodes.length > 400 ? 2.5 : 4.5;
     pen.lineWidth = 1.5;
@@ -287,24 +220,14 @@
   }
 
   function drawNames() {
-    const { pen, at, width, height } = map, taken = [];
-    const first = [chosen, message.publisher].filter(node => node !== null && at.has(node));
-    const others = nodes.length <= MOST_NAMED && width > 600 ? message.order.filter(node => at.has(node)) : [];
+    const { pen, stands } = map, stand = node => node !== null && node in stands;
     pen.lineWidth = 3;
     pen.strokeStyle = colours.paper;
     pen.fillStyle = colours.ink;
-    for (const node of new Set([...first, ...others])) {
-      const [x, y] = at.get(node), text = nodes[node].site, long = pen.measureText(text).width;
-      for (const left of [x + 9, x - 9 - long]) {
-        const box = [left, y - 8, left + long, y + 8];
-        const isFree = box[0] >= 0 && box[2] <= width && box[1] >= 0 && box[3] <= height
-          && !taken.some(other => box[0] < other[2] && box[2] > other[0] && box[1] < other[3] && box[3] > other[1]);
-        if (!isFree) continue;
-        taken.push(box);
-        pen.strokeText(text, left, y);
-        pen.fillText(text, left, y);
-        break;
-      }
+    const first = [chosen, message.publisher].filter(stand), order = message.order.filter(stand);
+    for (const { text, left, y } of world.placeNames(pen, map, first, order, node => nodes[node].site)) {
+      pen.strokeText(text, left, y);
+      pen.fillText(text, left, y);
     }
   }
 
@@ -337,7 +260,7 @@
       under.lineTo(x(time), height - bottom + 4);
       under.stroke();
       under.fillStyle = colours.soft;
-      under.textAlign = time === 0 ? "left" : "center";
+      under.textAlign = "center";
       under.fillText(`${+time.toPrecision(6)}`, x(time), height - bottom + 13);
     }
     under.textAlign = "right";
@@ -345,11 +268,6 @@
     under.textAlign = "left";
     if (tall >= 11) rows.forEach(node => drawLabel(under, node, names));
     drawMarks(under);
-  }
-
-  function niceStep(length, most) {
-    const rough = length / Math.max(2, most), power = 10 ** Math.floor(Math.log10(rough));
-    return power * ([1, 2, 5, 10].find(factor => factor * power >= rough) ?? 10);
   }
 
   function drawLabel(pen, node, room) {
@@ -643,11 +561,7 @@
     find("time").addEventListener("input", event => seek(Number(event.target.value)));
     find("all").addEventListener("toggle", showList);
     find("map").addEventListener("click", event => {
-      let [found, near] = [null, 18];
-      for (const [node, [x, y]] of map.at) {
-        const far = Math.hypot(event.offsetX - x, event.offsetY - y);
-        if (far < near && message.touched.has(node)) [found, near] = [node, far];
-      }
+      const found = world.nearest(map.stands, event.offsetX, event.offsetY, node => message.touched.has(node));
       if (found !== null) select(found);
     });
     find("grid").addEventListener("click", event => {

@@ -13,10 +13,10 @@ from metrics.foreign_text import printable
 from metrics.report.coasts import NORTH, SOUTH, read_coasts
 from metrics.report.figures.chapter import count, number
 from metrics.report.page import sentence, template
+from metrics.report.palette import palette_css
 from metrics.report.run import Run
 from metrics.report.script import read_script
 from metrics.report.spread import MOST_COPIES, SlowDelivery, Spread, find_typical, find_undelivered
-from metrics.report.svg import palette_css
 
 _DEGREES: Final = 2
 """The decimals of latitudes and longitudes in a page."""

@@ -1,4 +1,7 @@
-"""The script of the replay's page. It is the only script that a server of run directories may let run."""
+"""The script of the replay's page. It is the only script that a server of run directories may let run.
+
+What it shares with other pages that have a map is in ``world.js``.
+"""
 
 import base64
 import hashlib
@@ -8,7 +11,7 @@ from importlib.resources import files
 
 def read_script() -> str:
     """Return the script."""
-    return (files("metrics.report") / "replay.js").read_text(encoding="utf-8")
+    return "".join((files("metrics.report") / name).read_text(encoding="utf-8") for name in ("world.js", "replay.js"))
 
 
 @cache

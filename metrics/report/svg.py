@@ -14,7 +14,8 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
 from metrics.foreign_text import printable
-from metrics.report.canvas import PALETTE, in_readers_font
+from metrics.report.canvas import in_readers_font
+from metrics.report.palette import PALETTE
 
 _FONT = '"DejaVu Sans", Verdana, sans-serif'
 _VARIABLES: Final = {light: f"var(--{name})" for name, (light, _) in PALETTE.items()}
@@ -86,9 +87,3 @@ def to_element(svg: str, name: str, text: str) -> str:
     inside = svg[svg.index(">") + 1 :].strip()
     view = box[0] if box else ""
     return f'<svg {view} role="img" aria-label="{escape(_visible(text))}" style="stroke-linejoin: round">{inside}'
-
-
-def palette_css() -> str:
-    """Return the colours of figures as CSS variables, for light and for dark pages."""
-    light, dark = (" ".join(f"--{name}: {colours[place]};" for name, colours in PALETTE.items()) for place in range(2))
-    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"

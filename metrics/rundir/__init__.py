@@ -17,6 +17,7 @@ from metrics.rundir.documents import SUSPECT as SUSPECT
 from metrics.rundir.documents import VALID as VALID
 from metrics.rundir.documents import AppliedChange as AppliedChange
 from metrics.rundir.documents import Attempt as Attempt
+from metrics.rundir.documents import BegunPhase as BegunPhase
 from metrics.rundir.documents import Check as Check
 from metrics.rundir.documents import ClockOffset as ClockOffset
 from metrics.rundir.documents import FinalState as FinalState

@@ -327,6 +327,27 @@ class Scope(Struct, frozen=True):
     packets: Judged = "not applicable"
 
 
+class BegunPhase(Struct, frozen=True, omit_defaults=True):
+    """A line of ``phases.jsonl``, in ns of virtual time: a phase that has begun, or that is planned.
+
+    Warm-up, workload and cool-down are written before the first of them begins. The others have no planned end. A run
+    that is cut short begins a later phase before the end of an earlier one.
+
+    Attributes:
+        name: as in ``manifest.json``.
+        start_ns: when it began, or is to begin.
+        end_ns: when it is to end; None = when its work is done.
+    """
+
+    name: Text
+    start_ns: Instant
+    end_ns: Instant | None = None
+
+    def line(self) -> bytes:
+        """Return the phase as a line."""
+        return msgspec.json.encode(self) + b"\n"
+
+
 class Record(Struct, frozen=True):
     """``deployment.json``: the run's ``folder`` below every machine's work folder, and where ``prometheus`` listens."""
 

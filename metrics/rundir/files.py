@@ -16,6 +16,8 @@ INVENTORY_FILE = "inventory.json"
 ATTEMPT_FILE = "attempt.json"
 
 MANIFEST_FILE = "manifest.json"
+PHASES_FILE = "phases.jsonl"
+"""Which phases have begun, for whoever watches the run. The running stage holds a lock on it as long as it lives."""
 DEPLOYMENT_FILE = "deployment.json"
 CLOCKS_FILE = "clocks.json"
 ACHIEVED_FILE = "achieved.parquet"

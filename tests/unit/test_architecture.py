@@ -137,7 +137,7 @@ EXTRAS_OF_ROOM = {
     "peer": (),
     "topologies": ("topologies",),
     "metrics": ("topologies", "metrics"),
-    "harness": ("topologies", "metrics", "harness"),
+    "harness": ("topologies", "metrics", "harness", "live"),
 }
 
 

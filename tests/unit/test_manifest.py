@@ -8,12 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from harness.experiment.loader import load_experiment
+from harness.live.following import is_locked
 from harness.machine.pressure import PressureLog, PressureReading, count
 from harness.planning import make_plan
 from harness.planning.plan import Plan
 from harness.stages import manifest
 from harness.stages.execution import peer_states
-from metrics.rundir import SCHEMA_VERSION, ClockOffset, FinalState, Manifest
+from metrics.rundir import SCHEMA_VERSION, BegunPhase, ClockOffset, FinalState, Manifest, Phase, read_lines
+from metrics.rundir.files import PHASES_FILE
 from peer.runtime.agent_metrics import read_pss_bytes
 from peer.runtime.clock import UNDILATED, Clock
 
@@ -32,8 +34,8 @@ def test_versions_name_what_reaches_the_results() -> None:
     assert all(found.values())
 
 
-def test_phase_log_keeps_the_order_in_which_phases_ended(capsys) -> None:
-    log = manifest.PhaseLog(UNDILATED)
+def test_phase_log_keeps_the_order_in_which_phases_ended(tmp_path: Path, capsys) -> None:
+    log = manifest.PhaseLog(UNDILATED, tmp_path / PHASES_FILE)
     with log.phase("boot", "boot 3 hosts"):
         pass
     log.add("warmup", 5, 7)
@@ -42,9 +44,33 @@ def test_phase_log_keeps_the_order_in_which_phases_ended(capsys) -> None:
     assert capsys.readouterr().err.startswith("boot 3 hosts: ")
 
 
-def test_a_dilated_phase_log_is_in_virtual_time() -> None:
+def test_phase_log_says_which_phases_have_begun_or_are_planned(tmp_path: Path) -> None:
+    log = manifest.PhaseLog(UNDILATED, tmp_path / PHASES_FILE)
+    with log.phase("boot"):
+        pass
+    log.plan([Phase("warmup", 5, 7), Phase("workload", 7, 9)])
+    boot, *planned = read_lines(tmp_path / PHASES_FILE, msgspec.json.Decoder(BegunPhase).decode)
+    assert boot == BegunPhase("boot", log.phases[0].start_ns)
+    assert planned == [BegunPhase("warmup", 5, 7), BegunPhase("workload", 7, 9)]
+
+
+def test_phase_log_is_locked_as_long_as_it_lives(tmp_path: Path) -> None:
+    log = manifest.PhaseLog(UNDILATED, tmp_path / PHASES_FILE)
+    assert is_locked(tmp_path / PHASES_FILE)
+    log.close()
+    assert not is_locked(tmp_path / PHASES_FILE)
+
+
+def test_a_full_disk_does_not_end_a_run_that_says_which_phase_begins() -> None:
+    log = manifest.PhaseLog(UNDILATED, Path("/dev/full"))
+    with log.phase("boot"):
+        pass
+    assert [phase.name for phase in log.phases] == ["boot"]
+
+
+def test_a_dilated_phase_log_is_in_virtual_time(tmp_path: Path) -> None:
     clock = Clock(50)
-    log = manifest.PhaseLog(clock)
+    log = manifest.PhaseLog(clock, tmp_path / PHASES_FILE)
     before_ns = clock.now_ns()
     with log.phase("boot"):
         pass

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from metrics.report import comparison
 from metrics.report.canvas import (
-    PALETTE,
     WIDTH,
     axes_grid,
     distinct_points,
@@ -29,7 +28,8 @@ from metrics.report.figures.chapter import Drawing, number, percent
 from metrics.report.figures.network import OVERHEAD
 from metrics.report.figures.registry import CHAPTERS, FIGURES
 from metrics.report.figures.world import draw_world
-from metrics.report.svg import palette_css, to_element, to_svg
+from metrics.report.palette import PALETTE, palette_css
+from metrics.report.svg import to_element, to_svg
 from metrics.totals import Totals
 from tests.examples import examples, long_unless
 from tests.fabricated_totals import make_totals
