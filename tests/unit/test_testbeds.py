@@ -289,10 +289,12 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     file.write_text(BRIEF)
     planned = make_plan(load_experiment(file, ["underlay.mtu_bytes=1280"]), file)
     plan = replace(planned.plan, experiment=replace(planned.plan.experiment, testbed="other"))
+    booting = emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED)
     with pytest.raises(AttachedError) as attached:
-        emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED).boot()
+        booting.boot()
     made_for = (2, planned.network.asked(0, 1), plan.seed, tmp_path)
     assert attached.value.args == (made_for, [("10.0.0.1", 1280), ("10.0.0.2", 1280)])
+    assert [str(link) for link in booting.net.links] == ["h1<->wan", "h2<->wan"]
 
 
 class CapturingPlane:

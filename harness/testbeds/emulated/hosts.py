@@ -74,8 +74,8 @@ class EmulatedHost(Host):  # type: ignore[misc] # Mininet has no types
         """
         try:
             super().setup()
-        except SystemExit as error:
-            raise TestbedError("make Mininet hosts", "a program of Mininet is missing") from error
+        except (OSError, SystemExit) as error:
+            raise TestbedError("make Mininet hosts", "mnexec or ifconfig was not found") from error
 
     def startShell(self, mnopts: str | None = None) -> None:
         """Wait for ``open``: Mininet calls this for one host after the other."""

@@ -107,6 +107,7 @@ class EmulatedNet(Mininet):  # type: ignore[misc]
     hosts: list[EmulatedHost]
 
     def __init__(self, topo: Topo | None = None) -> None:
+        EmulatedHost.checkSetup()
         Mininet.inited = True  # its limits are the machine's, and the testbed raises what it needs
         super().__init__(topo, host=EmulatedHost, switch=PlaneRouter, link=PlaneLink, controller=None)
 
