@@ -7,7 +7,7 @@ network lists them, and nothing runs on them. The data plane makes a host's devi
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -124,8 +124,10 @@ class RunTopo(Topo):  # type: ignore[misc]
         placement: of its nodes, in the order of their hosts.
     """
 
-    sorted = staticmethod(list)
-    """Nodes stay in the order in which they are added, so that hosts are in that of their numbers."""
+    @staticmethod
+    def sorted(items: Iterable[str]) -> list[str]:
+        """Return nodes in the order in which they were added, so that hosts are in that of their numbers."""
+        return list(items)
 
     def build(self, underlay: Underlay, placement: Sequence[Placement]) -> None:
         """Add all nodes and links."""
