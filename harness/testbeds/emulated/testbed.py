@@ -1,4 +1,4 @@
-"""The emulated testbed, inside a sandbox: Mininet hosts, a data plane, and one machine with its own sshd."""
+"""The emulated testbed, inside a sandbox: a Mininet network, a data plane, and one machine with its own sshd."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
