@@ -1,5 +1,6 @@
-"""How fast hosts and peers are ready, and what a peer costs in memory.
+"""How fast the network of a run and its peers are ready, and what a peer costs in memory.
 
+``nodes_and_links_share`` is the part of a boot in which Mininet makes nodes and links, before the hosts' shells start.
 Beside it, in the same run: Mininet's own ``--topo single,N`` through its API, and plain starts of a Python process that
 imports the same peer. Everything happens inside one sandbox, a few hundred processes at most.
 """
@@ -13,13 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from _hosts import bench_topo
+
 from harness.deployment.agents import Site, build_agent_specs
 from harness.deployment.fleet import Deployment
 from harness.experiment.form import Experiment
 from harness.experiment.inventory import METRICS_PORT, PEER_PORT
 from harness.machine import sandbox
 from harness.planning.documents import encode_overlay
-from harness.testbeds.emulated import hosts
+from harness.testbeds.emulated.hosts import EmulatedHost, processes
+from harness.testbeds.emulated.mininet_net import EmulatedNet
 from harness.testbeds.emulated.sshd import serving_ssh
 from peer.instances.spec import NodeSpec, OverlayDocument
 from peer.runtime.agent_metrics import read_pss_bytes
@@ -44,20 +48,29 @@ def main(argv: list[str] | None = None) -> int:
     return 0
 
 
+class _TimedNet(EmulatedNet):
+    """Notes when Mininet has made all nodes and links."""
+
+    def configHosts(self) -> None:
+        self.made_at = time.monotonic()
+        super().configHosts()
+
+
 def measure(count: int) -> dict[str, float]:
     """Rates in 1/s, memory in MiB, and the ratios between them."""
     mininet_s = _time_mininet(count)
     start = time.monotonic()
-    made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(count)])
-    hosts_s = time.monotonic() - start
-    peers_s, peer_mib = _time_peers(made)
-    hosts.stop(made)
+    net = _TimedNet(bench_topo(count))
+    hosts_s, made_s = time.monotonic() - start, net.made_at - start
+    peers_s, peer_mib = _time_peers(net.hosts)
+    net.stop()
     plain_s, plain_mib = _time_plain(count)
     return {
         "hosts": float(count),
         "hosts_per_s": count / hosts_s,
         "mininet_hosts_per_s": count / mininet_s,
         "hosts_ratio": mininet_s / hosts_s,
+        "nodes_and_links_share": made_s / hosts_s,
         "peers_per_s": count / peers_s,
         "plain_processes_per_s": count / plain_s,
         "peers_ratio": plain_s / peers_s,
@@ -95,7 +108,7 @@ def _time_mininet(count: int) -> float:
     return elapsed
 
 
-def _time_peers(made: Sequence[hosts.EmulatedHost]) -> tuple[float, float]:
+def _time_peers(made: Sequence[EmulatedHost]) -> tuple[float, float]:
     """Seconds from the order to start the agent until all peers stand at the barrier; MiB of PSS a peer."""
     specs = build_agent_specs(Experiment("boot"), [_site(host) for host in made])
     nodes = tuple(NodeSpec(host.number, 1, (), {"name": "random", "degree": 1}, {"name": "flood"}) for host in made)
@@ -110,10 +123,10 @@ def _time_peers(made: Sequence[hosts.EmulatedHost]) -> tuple[float, float]:
         deployment.start_agents()
         deployment.await_ready(60)
         elapsed = time.monotonic() - start
-        return elapsed, read_pss_bytes(hosts.processes(made)) / 2**20 / len(made)
+        return elapsed, read_pss_bytes(processes(made)) / 2**20 / len(made)
 
 
-def _site(host: hosts.EmulatedHost) -> Site:
+def _site(host: EmulatedHost) -> Site:
     return Site(host.number, "bench", (host.ctl_ip, PEER_PORT), (host.ctl_ip, METRICS_PORT), host.netns)
 
 

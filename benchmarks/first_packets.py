@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _hosts import bench_topo
 from _stalling_network import draw_stalls, introduce
 
 from harness.machine import sandbox
@@ -27,8 +28,8 @@ from harness.planes.plane import Port
 from harness.planes.userspace.defects import LateFirsts
 from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
-from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
+from harness.testbeds.emulated.mininet_net import EmulatedNet
 from harness.testbeds.emulated.pace import FIRST_PER_S
 from harness.testbeds.emulated.probes import Prober
 from metrics.recorded import first_packets
@@ -83,20 +84,17 @@ def main(argv: list[str] | None = None) -> int:
 
 def _measure(network: Network, sweeps: int, conditions: Conditions) -> Iterator[Row]:
     """A row per condition."""
-    made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(network.size)])
+    net = EmulatedNet(bench_topo(network.size))
     with kept_awake():
         for condition, defect in conditions.items():
-            judged = [_sweep(network, made, defect, seed) for seed in range(sweeps)]
+            judged = [_sweep(network, net, defect, seed) for seed in range(sweeps)]
             yield {"condition": condition} | _count(judged)
-    hosts.stop(made)
+    net.stop()
 
 
-def _sweep(
-    network: Network, made: list[hosts.EmulatedHost], defect: LateFirsts | None, seed: int
-) -> list[IntroductionAttempt]:
+def _sweep(network: Network, net: EmulatedNet, defect: LateFirsts | None, seed: int) -> list[IntroductionAttempt]:
     """The attempts of one introduction over a data plane of its own."""
-    netns = [host.netns for host in made]
-    wan = [f"10.0.{(host.number + 1) >> 8}.{(host.number + 1) & 255}" for host in made]
+    netns, wan = [host.netns for host in net.hosts], [host.wan_ip for host in net.hosts]
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         run_dir = Path(folder)
         watchdog = Watchdog(run_dir, UNDILATED)

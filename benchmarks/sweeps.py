@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from _hosts import bench_topo
 
 from harness.experiment.form import ProbeSpec, VerdictSpec
 from harness.machine import sandbox
@@ -27,8 +28,8 @@ from harness.machine.watchdog import Watchdog
 from harness.planes.plane import Port
 from harness.planes.userspace.handle import UserspacePlane
 from harness.stages import manifest
-from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
+from harness.testbeds.emulated.mininet_net import EmulatedNet
 from harness.testbeds.emulated.pace import FIRST_PER_S, Pace
 from harness.testbeds.emulated.probes import Prober
 from metrics.recorded.offsets import measure_offsets
@@ -64,22 +65,21 @@ def main(argv: list[str] | None = None) -> int:
 
 def _measure(size: int, times: int, offsets_ms: tuple[float, ...]) -> Iterator[Row]:
     network = Network.of(cities_underlay(world_cities()[:size]))
-    made = hosts.start([f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}" for number in range(size)])
+    net = EmulatedNet(bench_topo(size))
     with kept_awake():
         for off_ms in offsets_ms:
-            found = [_sweep_twice(network, made, off_ms, seed) for seed in range(times)]
+            found = [_sweep_twice(network, net, off_ms, seed) for seed in range(times)]
             row: Row = {"hosts": size, "off_ms": off_ms, "pairs of sweeps": times}
             row |= {name: sum(each[name] for each in found) for name in ("found any", "found it")}
             row |= {name: round(median(each[name] for each in found), 2) for name in ("sweep_s", "requests_per_pair")}
             print("  ".join(f"{name} {value}" for name, value in row.items()), file=sys.stderr, flush=True)
             yield row
-    hosts.stop(made)
+    net.stop()
 
 
-def _sweep_twice(network: Network, made: list[hosts.EmulatedHost], off_ms: float, seed: int) -> Row:
+def _sweep_twice(network: Network, net: EmulatedNet, off_ms: float, seed: int) -> Row:
     """Both sweeps over a data plane of their own, in which one pair may be off."""
-    netns = [host.netns for host in made]
-    wan = [f"10.0.{(host.number + 1) >> 8}.{(host.number + 1) & 255}" for host in made]
+    netns, wan = [host.netns for host in net.hosts], [host.wan_ip for host in net.hosts]
     wrong = sorted(int(host) for host in np.random.default_rng(seed).choice(network.size, 2, replace=False))
     asked = network.asked_of_pairs()
     delay_ms = asked.delay_ms.copy()

@@ -17,8 +17,7 @@ from harness.planes.plane import PlaneMaker, Port
 from harness.planes.registry import PLANES
 from harness.planning import read_plan
 from harness.terminal import printable
-from harness.testbeds.emulated import hosts
-from harness.testbeds.emulated.mininet_net import choose_names, describe_hosts, make_net, open_console
+from harness.testbeds.emulated.mininet_net import describe_hosts, make_net, open_console
 from harness.testbeds.registry import find_testbed
 
 
@@ -31,9 +30,7 @@ def look_around(run_dir: Path) -> None:
     setLogLevel("info")
     planned = read_plan(run_dir)
     experiment, underlay = planned.plan.experiment, planned.underlay
-    placement = sorted(planned.plan.placement, key=lambda place: place.host)
-    wan_ips, names = [place.wan_ip for place in placement], choose_names(underlay)
-    booted = hosts.start([place.ctl_ip for place in placement], names)
+    net = make_net(underlay, planned.plan.placement)
     plane_name = find_testbed(experiment.testbed, experiment.plane).plane
     assert plane_name is not None, "every emulated testbed names a data plane"
     make: PlaneMaker = resolve_name(PLANES[plane_name].make)
@@ -41,15 +38,12 @@ def look_around(run_dir: Path) -> None:
         planned.network, planned.plan.seed, run_dir, None, 1.0, round(experiment.verdict.lateness_p99_ms * 1e6)
     )
     mtu = experiment.underlay.mtu_bytes
-    plane.attach(
-        [Port(host.number, host.netns, address, mtu=mtu) for host, address in zip(booted, wan_ips, strict=True)]
-    )
-    addresses = dict(zip(names, wan_ips, strict=True))
-    for line in describe_hosts(underlay, addresses):
+    plane.attach([Port(host.number, host.netns, host.wan_ip, mtu=mtu) for host in net.hosts])
+    for line in describe_hosts(net, underlay):
         print(printable(line), flush=True)
-    open_console(make_net(booted, underlay, addresses))
+    open_console(net)
     plane.close()
-    hosts.stop(booted)
+    net.stop()
 
 
 def main() -> int:

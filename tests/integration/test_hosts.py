@@ -11,14 +11,25 @@ from harness.machine import sandbox
 
 pytestmark = pytest.mark.root
 
-PROGRAM = """
+MAKE = """
+from harness.testbeds.emulated.mininet_net import EmulatedNet
+
+def make(count):
+    net = EmulatedNet()
+    for number in range(count):
+        net.addHost(f"h{number}", number=number, ctl_ip=f"172.16.{(number + 1) >> 8}.{(number + 1) & 255}")
+    net.build()
+    return net
+"""
+
+PROGRAM = f"""{MAKE}
 import json, sys
 from pathlib import Path
-from harness.testbeds.emulated import hosts
-made = hosts.start([f"172.16.0.{number + 1}" for number in range(int(sys.argv[1]))])
-answers = [host.shell.cmd(sys.argv[3]) for host in made]
-hosts.stop(made)
-Path(sys.argv[2]).write_text(json.dumps([[host.netns for host in made], answers]))
+net = make(int(sys.argv[1]))
+answers = [host.cmd(sys.argv[3]) for host in net.hosts]
+netns = [host.netns for host in net.hosts]
+net.stop()
+Path(sys.argv[2]).write_text(json.dumps([netns, answers]))
 """
 
 
@@ -84,11 +95,7 @@ def test_a_low_soft_limit_of_open_files_is_raised(tmp_path: Path) -> None:
 
 
 def test_too_many_hosts_are_refused(tmp_path: Path) -> None:
-    program = (
-        "from harness.testbeds.emulated import hosts\n"
-        "try: hosts.start(['172.16.0.1'] * 1001)\n"
-        "except Exception as error: print(type(error).__name__, error)"
-    )
+    program = f"{MAKE}\ntry: make(1001)\nexcept Exception as error: print(type(error).__name__, error)"
     entered = sandbox.enter(
         [sys.executable, "-c", f"import sys; sys.stdout = open(r'{tmp_path}/out', 'w')\n{program}"], keep=[tmp_path]
     )
@@ -99,10 +106,10 @@ def test_too_many_hosts_are_refused(tmp_path: Path) -> None:
 def test_a_missing_program_is_named(tmp_path: Path) -> None:
     """Mininet itself leaves the process when mnexec is missing: here it is an error like any other."""
     program = (
+        f"{MAKE}\n"
         "import os, sys; os.environ['PATH'] = '/nowhere'\n"
         "from harness.errors import TestbedError\n"
-        "from harness.testbeds.emulated import hosts\n"
-        "try: hosts.start(['172.16.0.1'])\n"
+        "try: make(1)\n"
         "except TestbedError as error: sys.exit(40)"
     )
     assert sandbox.run([sys.executable, "-c", program]) == 40

@@ -24,8 +24,8 @@ import sys
 from pathlib import Path
 import numpy as np
 from harness.stages import manifest
-from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import SLOT_NS
+from harness.testbeds.emulated.mininet_net import EmulatedNet
 from harness.planes.plane import PairsChange, Port
 from harness.testbeds.emulated.probes import Prober
 from harness.planes.userspace.handle import UserspacePlane
@@ -38,11 +38,14 @@ loss_ratio = zero.copy()
 loss_ratio[0, 1] = 1.0
 jitter_ms = zero + 2.0
 network = Network.of_pairs(AskedOfPairs(delay_ms, jitter_ms, loss_ratio))
-made = hosts.start([f"172.16.0.{n + 1}" for n in range(size)])
-wan = [f"10.0.0.{n + 1}" for n in range(size)]
+net = EmulatedNet()
+for n in range(size):
+    net.addHost(f"h{n}", number=n, ctl_ip=f"172.16.0.{n + 1}", ip=f"10.0.0.{n + 1}/16")
+net.build()
+netns, wan = [host.netns for host in net.hosts], [host.wan_ip for host in net.hosts]
 plane = UserspacePlane(network, 1, folder)
-plane.attach([Port(n, made[n].netns, wan[n]) for n in range(size)])
-prober = Prober(network, [host.netns for host in made], wan, manifest.epoch_offset_ns(), 1)
+plane.attach([Port(n, netns[n], wan[n]) for n in range(size)])
+prober = Prober(network, netns, wan, manifest.epoch_offset_ns(), 1)
 plane.apply(PairsChange(network.without_jitter()))
 prober.sweep("before", packets, lambda: 1000.0, np.full((size, size), limit_ms))
 due_ns = np.arange(400) * SLOT_NS
@@ -56,7 +59,7 @@ prober.stop_sampling("during")
 prober.write(folder / "achieved.parquet")
 prober.close()
 plane.close()
-hosts.stop(made)
+net.stop()
 """
 
 

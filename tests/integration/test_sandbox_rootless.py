@@ -30,9 +30,12 @@ exec setpriv --reuid {UID} --regid {UID} --clear-groups "$@"
 a checkout that nobody may write to."""
 
 MAKE_HOSTS = """
-from harness.testbeds.emulated import hosts
-made = hosts.start(["172.16.0.1", "172.16.0.2"])
-print(made[0].shell.cmd("id -u; ip -o -4 address show dev ctl0").strip())
+from harness.testbeds.emulated.mininet_net import EmulatedNet
+net = EmulatedNet()
+for number in range(2):
+    net.addHost(f"h{number}", number=number, ctl_ip=f"172.16.0.{number + 1}")
+net.build()
+print(net["h0"].cmd("id -u; ip -o -4 address show dev ctl0").strip())
 """
 
 IN_A_SANDBOX = f"""

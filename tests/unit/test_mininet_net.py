@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 from mininet.log import lg
-from mininet.net import Mininet
 
 from harness.experiment.loader import decode_experiment
+from harness.planning.placement import place_in_sandbox
 from harness.planning.underlays import make_underlay
+from harness.testbeds.emulated import mininet_net
 from harness.testbeds.emulated.hosts import EmulatedHost
-from harness.testbeds.emulated.mininet_net import Console, PlaneRouter, choose_names, make_net
+from harness.testbeds.emulated.mininet_net import Console, EmulatedNet, choose_names, describe_hosts, make_net
 from topologies.generated import plain_underlay
 from topologies.graph_paths import ask_paths, graph_underlay
 from topologies.link_graph import GraphLink, LinkGraph, Router
@@ -28,11 +29,16 @@ def made(**underlay: Any) -> Underlay:
     return make_underlay(decode_experiment(document), TOPOS.parent).underlay
 
 
-def net_of(underlay: Underlay) -> Mininet:
-    """Nodes without a shell take the places of hosts."""
-    names = choose_names(underlay)
-    hosts = [EmulatedHost(number, PlaneRouter(name, inNamespace=False), "") for number, name in enumerate(names)]
-    return make_net(hosts, underlay, {name: f"10.0.0.{number + 1}" for number, name in enumerate(names)})
+def net_of(underlay: Underlay) -> EmulatedNet:
+    return make_net(underlay, place_in_sandbox(decode_experiment({"name": "x"}), Path(), underlay.size))
+
+
+@pytest.fixture(autouse=True)
+def booted(monkeypatch: pytest.MonkeyPatch) -> list[list[EmulatedHost]]:
+    """The hosts that each network would have booted. They have no shells."""
+    found: list[list[EmulatedHost]] = []
+    monkeypatch.setattr(mininet_net, "boot", found.append)
+    return found
 
 
 @pytest.fixture
@@ -84,6 +90,36 @@ def test_a_topology_has_its_nodes_and_links(say: Cli) -> None:
     net = net_of(dumbbell)
     assert [(host.name, host.IP()) for host in net.hosts] == [("l1", "10.0.0.1"), ("r1", "10.0.0.2")]
     assert net["r1"].defaultIntf().updateIP() == "10.0.0.2"
+
+
+def test_hosts_are_in_the_order_of_the_run_and_boot_together(booted: list[list[EmulatedHost]]) -> None:
+    underlay = named(["Oslo", "New York", "Accra"])
+    net = net_of(underlay)
+    assert [(host.name, host.number) for host in net.hosts] == [("Oslo", 0), ("h2", 1), ("Accra", 2)]
+    assert booted == [net.hosts]
+    assert [(host.ctl_ip, host.wan_ip) for host in net.hosts] == [
+        ("172.16.0.1", "10.0.0.1"),
+        ("172.16.0.2", "10.0.0.2"),
+        ("172.16.0.3", "10.0.0.3"),
+    ]
+    assert list(describe_hosts(net, underlay))[1].split() == ["h2", "10.0.0.2", "New", "York"]
+
+
+def test_hosts_can_be_added_one_by_one(booted: list[list[EmulatedHost]]) -> None:
+    """As in scripts for Mininet; then ``build`` boots them."""
+    net = EmulatedNet()
+    first, second = (net.addHost(f"h{number}", number=number, ctl_ip=f"172.16.0.{number + 1}") for number in (0, 1))
+    net.addLink(first, second, said="5 ms")
+    assert not booted
+    net.build()
+    assert booted == [[first, second]]
+    assert [first.IP(), second.IP()] == ["10.0.0.1", "10.0.0.2"]
+
+
+def test_the_end_of_a_network_takes_no_device_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    net = net_of(named(["a", "b"]))
+    monkeypatch.setattr(EmulatedHost, "cmd", lambda host, *words: pytest.fail(f"{host}: {words}"))
+    net.stop()
 
 
 def test_hosts_at_routers_have_access_links(say: Cli) -> None:

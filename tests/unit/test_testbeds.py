@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import get_args, get_type_hints
 from unittest.mock import MagicMock
 
@@ -31,6 +31,7 @@ from harness.stages import execution
 from harness.testbeds import base, emulated
 from harness.testbeds.base import Accounting, Faulting, Findings, Probing, Recording
 from harness.testbeds.description import ABILITIES, Ability, Description, HostLimit
+from harness.testbeds.emulated import mininet_net
 from harness.testbeds.emulated import testbed as emulated_testbed
 from harness.testbeds.registry import DEFAULT, TESTBEDS, find_lack
 from metrics.rundir import Manifest, Placement
@@ -283,15 +284,17 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     monkeypatch.setitem(TESTBEDS, "other", other)
     monkeypatch.setattr(emulated_testbed, "make_keep_awake", lambda: None)
     monkeypatch.setattr(emulated_testbed, "Watchdog", MagicMock())
-    monkeypatch.setattr(emulated_testbed.hosts, "start", lambda ips: [SimpleNamespace(netns=ip) for ip in ips])
+    monkeypatch.setattr(mininet_net, "boot", lambda _: None)
     file = tmp_path / "brief.toml"
     file.write_text(BRIEF)
     planned = make_plan(load_experiment(file, ["underlay.mtu_bytes=1280"]), file)
     plan = replace(planned.plan, experiment=replace(planned.plan.experiment, testbed="other"))
+    booting = emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED)
     with pytest.raises(AttachedError) as attached:
-        emulated_testbed.EmulatedTestbed(replace(planned, plan=plan), tmp_path, 0, UNDILATED).boot()
+        booting.boot()
     made_for = (2, planned.network.asked(0, 1), plan.seed, tmp_path)
     assert attached.value.args == (made_for, [("10.0.0.1", 1280), ("10.0.0.2", 1280)])
+    assert [str(link) for link in booting.net.links] == ["h1<->wan", "h2<->wan"]
 
 
 class CapturingPlane:

@@ -21,7 +21,7 @@ SHIPPED = ("packages/0123/peer/trace/__init__.py", "token/agent.json", "token/ov
 
 STAND_INS = (
     *("Certifier", "Pace", "PressureLog", "Prober", "Watchdog", "resolve_name"),
-    *("find_groups", "hosts", "make_keep_awake", "read_throttling", "sandbox", "start_sshd"),
+    *("find_groups", "make_keep_awake", "make_net", "read_throttling", "sandbox", "start_sshd"),
 )
 """What the testbed is made of but for its work folder."""
 
@@ -55,7 +55,7 @@ def test_the_testbed_keeps_what_was_not_collected(
     for name in STAND_INS:
         monkeypatch.setattr(testbed, name, MagicMock())
     monkeypatch.setattr(testbed, "WORK", tmp_path / "mounted")
-    testbed.hosts.start.return_value = [SimpleNamespace(number=0, netns="netns")]
+    testbed.make_net.return_value.hosts = [SimpleNamespace(number=0, netns="netns", wan_ip="10.0.0.1")]
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     plan = MagicMock(placement=[SimpleNamespace(host=0, machine="m", wan_ip="10.0.0.1", ctl_ip="10.1.0.1")])

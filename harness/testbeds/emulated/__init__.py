@@ -1,7 +1,7 @@
-"""The emulated testbed: Mininet hosts, a data plane between them, an sshd, and the certificate's probes.
+"""The emulated testbed: a Mininet network, a data plane for its links, an sshd, and the certificate's probes.
 
-``testbed`` joins the parts; ``harness.planes`` has the data planes. ``pauser`` stops peers. ``probes``,
-``introduction``, ``pace`` and ``certifier`` measure the idle network.
+``testbed`` joins the parts; ``mininet_net`` has the network, ``hosts`` boots its hosts, ``harness.planes`` has the data
+planes. ``pauser`` stops peers. ``probes``, ``introduction``, ``pace`` and ``certifier`` measure the idle network.
 """
 
 from harness.planes.description import Description as PlaneDescription

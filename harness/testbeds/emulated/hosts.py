@@ -1,8 +1,8 @@
 """Mininet hosts with a control network.
 
-Mininet makes the hosts: each ``mininet.node.Host`` is a shell in a network namespace. No controller or switch runs,
-since a latency matrix needs none. Mininet calls ``ip`` once per link; this module uses one batch per namespace, in
-parallel, through the hosts' shells.
+Each host is a ``mininet.node.Host``: a shell in a network namespace. The network that Mininet builds of them
+(``mininet_net``) boots them here, all together: Mininet itself starts one shell after the other and calls ``ip`` once
+per link; here shells start in parallel, and each namespace runs one batch.
 
 The control network has no delay and carries scraping, but nothing that is measured. It connects each host with the
 sandbox and not with other hosts, so that no peer can avoid the emulated network. Its neighbour
@@ -16,8 +16,9 @@ import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-from mininet.node import Host as MininetHost
+from mininet.node import Host
 
 from harness.errors import TestbedError
 from harness.testbeds.emulated import LIMIT
@@ -38,64 +39,82 @@ _IPV6_SWITCHES = Path("/proc/sys/net/ipv6/conf")
 _FIRST_FREE_PORT = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
-class EmulatedHost:
-    """A host of the testbed: Mininet's namespace and its address on the control network."""
+class EmulatedHost(Host):  # type: ignore[misc] # Mininet has no types
+    """A host of the testbed. Its shell starts when the network boots, not when Mininet makes the object.
 
-    def __init__(self, number: int, shell: MininetHost, ctl_ip: str) -> None:
+    Args:
+        name: Mininet's.
+        number: of the host in the run.
+        ctl_ip: its address on the control network.
+        params: Mininet's; ``ip`` is the address and prefix on the emulated network.
+    """
+
+    def __init__(self, name: str, number: int, ctl_ip: str, **params: Any) -> None:  # noqa: ANN401 - Mininet's
         self.number = number
-        self.shell = shell
         self.ctl_ip = ctl_ip
+        super().__init__(name, **params)
 
     @property
     def netns(self) -> str:
         """The path of the network namespace, for ``setns``."""
-        return f"/proc/{self.shell.pid}/ns/net"
+        return f"/proc/{self.pid}/ns/net"
+
+    @property
+    def wan_ip(self) -> str:
+        """The address on the emulated network."""
+        address, _, _ = self.params["ip"].partition("/")
+        return str(address)
+
+    @classmethod
+    def setup(cls) -> None:
+        """Look for Mininet's programs.
+
+        Raises:
+            TestbedError: one is missing; Mininet itself would leave the process.
+        """
+        try:
+            super().setup()
+        except (OSError, SystemExit) as error:
+            raise TestbedError("make Mininet hosts", "mnexec or ifconfig was not found") from error
+
+    def startShell(self, mnopts: str | None = None) -> None:
+        """Wait for ``open``: Mininet calls this for one host after the other."""
+
+    def open(self) -> None:
+        """Start the shell, in a namespace of its own.
+
+        Raises:
+            TestbedError: it did not start.
+        """
+        try:
+            super().startShell()
+        except OSError as error:
+            raise TestbedError(f"start Mininet host {self.name}", str(error)) from error
 
 
-def start(ctl_ips: Sequence[str], names: Sequence[str] = ()) -> list[EmulatedHost]:
-    """Make one host per control address; its number is the index. Runs inside a sandbox.
-
-    Args:
-        ctl_ips: the addresses.
-        names: of the hosts for Mininet; empty = ``h`` and the number.
+def boot(hosts: Sequence[EmulatedHost]) -> None:
+    """Start the hosts' shells and make the control network. Runs inside a sandbox.
 
     Raises:
         TestbedError: too many hosts, or a namespace or link could not be made.
     """
-    if len(ctl_ips) > LIMIT.hosts:
-        raise TestbedError(f"make {len(ctl_ips)} hosts", f"the control bridge carries at most {LIMIT.hosts}")
+    if len(hosts) > LIMIT.hosts:
+        raise TestbedError(f"make {len(hosts)} hosts", f"the control bridge carries at most {LIMIT.hosts}")
     _BATCHES.mkdir(mode=0o700, exist_ok=True)
-    allow_open_files(len(ctl_ips))
+    allow_open_files(len(hosts))
     for switch in _IPV6_SWITCHES.glob("*/disable_ipv6"):  # none in a kernel without IPv6
         switch.write_text("1", encoding="ascii")
     if _FORWARDING.exists():
         _FORWARDING.write_text("0", encoding="ascii")  # a new namespace has the value of the machine
     with ThreadPoolExecutor(_AT_A_TIME) as pool:
-        shells = list(pool.map(_mininet_host, names or [f"h{number}" for number in range(len(ctl_ips))]))
-    hosts = [
-        EmulatedHost(number, shell, ctl_ip) for number, (shell, ctl_ip) in enumerate(zip(shells, ctl_ips, strict=True))
-    ]
+        list(pool.map(EmulatedHost.open, hosts))
     _batch("sandbox", _sandbox_commands(hosts))
     _configure(hosts)
-    return hosts
-
-
-def stop(hosts: Sequence[EmulatedHost]) -> None:
-    """End the hosts' shells. A namespace ends with its last process."""
-    for host in hosts:
-        host.shell.terminate()
 
 
 def processes(hosts: Sequence[EmulatedHost]) -> list[int]:
     """Return the processes in the hosts' namespaces, except Mininet's shells."""
-    return find_processes({host.shell.pid for host in hosts})
-
-
-def _mininet_host(name: str) -> MininetHost:
-    try:
-        return MininetHost(name)
-    except (OSError, SystemExit) as error:
-        raise TestbedError(f"start Mininet host {name}", str(error)) from error
+    return find_processes({host.pid for host in hosts})
 
 
 def _sandbox_commands(hosts: Sequence[EmulatedHost]) -> list[str]:
@@ -108,7 +127,7 @@ def _sandbox_commands(hosts: Sequence[EmulatedHost]) -> list[str]:
     for host in hosts:
         port = f"ctl{host.number}"
         commands += [
-            f"link add {port}p type veth peer name {CTL_DEVICE} address {_mac(host.ctl_ip)} netns {host.shell.pid}",
+            f"link add {port}p type veth peer name {CTL_DEVICE} address {_mac(host.ctl_ip)} netns {host.pid}",
             f"link set {port}p master {CTL_BRIDGE} up",
             f"link set {port}p type bridge_slave isolated on",
             f"neighbour add {host.ctl_ip} lladdr {_mac(host.ctl_ip)} nud permanent dev {CTL_BRIDGE}",
@@ -134,8 +153,8 @@ def _configure(hosts: Sequence[EmulatedHost]) -> None:
     ports_free = f"[ ! -e {_FIRST_FREE_PORT} ] || echo 0 >{_FIRST_FREE_PORT}"
     for host in hosts:
         batch = _write_batch(f"h{host.number}", _host_commands(host))
-        host.shell.sendCmd(f"{ipv6_off}; {ports_free}; ip -batch {batch}")
-    said = {host.number: host.shell.waitOutput().strip() for host in hosts}
+        host.sendCmd(f"{ipv6_off}; {ports_free}; ip -batch {batch}")
+    said = {host.number: host.waitOutput().strip() for host in hosts}
     for number, words in said.items():
         if words:
             raise TestbedError(f"set up the control link of host {number}", words.splitlines()[0])

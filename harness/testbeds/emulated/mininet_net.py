@@ -1,15 +1,17 @@
-"""A run's hosts, routers and links as a ``mininet.net.Mininet``, so that Mininet's CLI can look around in them.
+"""A run's hosts, routers and links as a ``mininet.net.Mininet``, and Mininet's command line on them.
 
-Mininet builds the network from a ``Topo``. Its hosts are the testbed's, which have booted before: Mininet's shells in
-their namespaces, with the device of the data plane. Routers and links are the data plane's own, so they have no process
-and no device: the CLI lists them, and nothing runs on them.
+Mininet builds the network from a ``Topo``: first the nodes, then the links, then ``configHosts`` boots all hosts
+together (``hosts.boot``). Routers and links are the data plane's own, so they have no process and no device: the
+network lists them, and nothing runs on them. The data plane makes a host's device when it is attached.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
+import numpy as np
 from mininet.cli import CLI
 from mininet.link import Intf, Link
 from mininet.log import error, output
@@ -17,7 +19,8 @@ from mininet.net import Mininet
 from mininet.node import Node
 from mininet.topo import Topo
 
-from harness.testbeds.emulated.hosts import EmulatedHost
+from harness.testbeds.emulated.hosts import EmulatedHost, boot
+from metrics.rundir import Placement
 from topologies.link_graph import GraphLink, LinkGraph
 from topologies.model import Underlay
 
@@ -35,7 +38,7 @@ class PlaneInterface(Intf):  # type: ignore[misc] # Mininet has no types
     """An end of a link of the data plane. Only a host's first one is a device."""
 
     def __init__(self, name: str, node: Node, address: str | None = None) -> None:
-        super().__init__(name, node, moveIntfFn=lambda name, node: None)
+        super().__init__(name, node, port=len(node.intfs), moveIntfFn=lambda name, node: None)
         self.ip, self.prefixLen = address, PREFIX
 
     def config(self, **_: Any) -> dict[str, Any]:  # noqa: ANN401 - Mininet's parameters
@@ -55,14 +58,16 @@ class PlaneLink(Link):  # type: ignore[misc]
         one: a node.
         other: the node at the other end.
         said: what the link does to packets.
-        addresses: of hosts, by their names.
         _: Mininet's numbers of ports and hardware addresses.
     """
 
-    def __init__(self, one: Node, other: Node, said: str, addresses: Mapping[str, str], **_: object) -> None:
-        self.intf1, self.intf2 = (_interface(node, addresses) for node in (one, other))
+    def __init__(self, one: Node, other: Node, said: str, **_: object) -> None:
+        self.intf1, self.intf2 = _interface(one), _interface(other)
         self.intf1.link = self.intf2.link = self
         self._said = said
+
+    def stop(self) -> None:
+        """Leave the devices to the data plane, which has made them."""
 
     def status(self) -> str:
         return f"({self._said})"
@@ -71,49 +76,73 @@ class PlaneLink(Link):  # type: ignore[misc]
         return f"{self.intf1.node.name}<->{self.intf2.node.name}"
 
 
-def _interface(node: Node, addresses: Mapping[str, str]) -> PlaneInterface:
+def _interface(node: Node) -> PlaneInterface:
     """Return a new end of a link at a node: of a host, the first one is its device."""
     number = len(node.intfs)
-    if node.name in addresses and not number:
-        return PlaneInterface("wan0", node, addresses[node.name])
+    if isinstance(node, EmulatedHost) and not number:
+        return PlaneInterface("wan0", node, node.wan_ip)
     return PlaneInterface(f"{node.name}-eth{number}", node)
 
 
 class PlaneRouter(Node):  # type: ignore[misc]
     """A router of the data plane, which is no process."""
 
+    isSetup = True
+    """It needs none of Mininet's programs."""
+
     def startShell(self, mnopts: str | None = None) -> None:
         pass
 
 
-class PlaneNet(Mininet):  # type: ignore[misc]
-    """A network whose hosts the testbed has configured."""
+class EmulatedNet(Mininet):  # type: ignore[misc]
+    """The hosts of the testbed, and the routers and links between them.
+
+    Args:
+        topo: the nodes and links, all made at once; None = they are added, and ``build`` boots the hosts.
+
+    Raises:
+        TestbedError: too many hosts, or a namespace or link could not be made.
+    """
+
+    hosts: list[EmulatedHost]
+
+    def __init__(self, topo: Topo | None = None) -> None:
+        EmulatedHost.checkSetup()
+        Mininet.inited = True  # its limits are the machine's, and the testbed raises what it needs
+        super().__init__(topo, host=EmulatedHost, switch=PlaneRouter, link=PlaneLink, controller=None)
 
     def configHosts(self) -> None:
-        pass
+        """Boot the hosts, which Mininet has made without their shells."""
+        boot(self.hosts)
 
 
 class RunTopo(Topo):  # type: ignore[misc]
-    """The hosts, routers and links of an underlay.
+    """The hosts, routers and links of a run.
 
     Args:
         underlay: of the run.
-        addresses: of the hosts in their order, by their names.
+        placement: of its nodes, in the order of their hosts.
     """
 
-    def build(self, underlay: Underlay, addresses: Mapping[str, str]) -> None:
+    @staticmethod
+    def sorted(items: Iterable[str]) -> list[str]:
+        """Return nodes in the order in which they were added, so that hosts are in that of their numbers."""
+        return list(items)
+
+    def build(self, underlay: Underlay, placement: Sequence[Placement]) -> None:
         """Add all nodes and links."""
-        self._addresses = addresses
-        names = list(addresses)
-        for name in names:
-            self.addHost(name)
+        names = choose_names(underlay)
+        for name, place in zip(names, placement, strict=True):
+            self.addHost(name, number=place.host, ctl_ip=place.ctl_ip, ip=f"{place.wan_ip}/{PREFIX}")
         if underlay.graph is not None:
             self._add_graph(underlay.graph, underlay.routers, names)
             return
         self.addSwitch(HUB)
-        for number, name in enumerate(names):
-            others = [delay_ms for other, delay_ms in enumerate(underlay.delay_ms[number]) if other != number]
-            self._join(name, HUB, f"{min(others):g} to {max(others):g} ms to other hosts")
+        others = ~np.eye(underlay.size, dtype=bool)
+        shortest_ms = underlay.delay_ms.min(axis=1, where=others, initial=np.inf)
+        longest_ms = underlay.delay_ms.max(axis=1, where=others, initial=0)
+        for name, least_ms, most_ms in zip(names, shortest_ms, longest_ms, strict=True):
+            self.addLink(name, HUB, said=f"{least_ms:g} to {most_ms:g} ms to other hosts")
 
     def _add_graph(self, graph: LinkGraph, routers: Sequence[int], names: Sequence[str]) -> None:
         """Add routers and links. A router that does not forward is its host; other hosts have access links."""
@@ -126,14 +155,11 @@ class RunTopo(Topo):  # type: ignore[misc]
         nodes |= {number: self.addSwitch(word) for number, word in zip(inner, words, strict=True)}
         for name, router in zip(names, routers, strict=True):
             if nodes[router] != name:
-                self._join(name, nodes[router], "access link")
+                self.addLink(name, nodes[router], said="access link")
         for link, back in _both_ways(graph.links):
             if link.source in nodes and link.destination in nodes:
                 said = "one way" if back is None else f"back {_describe(back)}"
-                self._join(nodes[link.source], nodes[link.destination], f"{_describe(link)}; {said}")
-
-    def _join(self, one: str, other: str, said: str) -> None:
-        self.addLink(one, other, said=said, addresses=self._addresses)
+                self.addLink(nodes[link.source], nodes[link.destination], said=f"{_describe(link)}; {said}")
 
 
 class Console(CLI):  # type: ignore[misc]
@@ -161,34 +187,27 @@ def choose_names(underlay: Underlay) -> list[str]:
 
 def _words(names: Sequence[str], letter: str, taken: set[str]) -> Iterator[str]:
     """Yield different words for names, and add them to ``taken``."""
-    usable = [
-        name for name in names if _NAME.fullmatch(name) and not hasattr(CLI, f"do_{name}") and names.count(name) == 1
-    ]
+    times = Counter(names)
+    usable = [name for name in names if _NAME.fullmatch(name) and not hasattr(CLI, f"do_{name}") and times[name] == 1]
     own = set(usable) - taken - {HUB}
     for number, name in enumerate(names, 1):
-        others = (word for tries in count() if (word := f"{letter}{number}" + "_" * tries) not in taken | own)
-        word = name if name in own else next(others)
+        others = (f"{letter}{number}" + "_" * tries for tries in count())
+        word = name if name in own else next(word for word in others if word not in taken and word not in own)
         taken.add(word)
         yield word
 
 
-def make_net(hosts: Sequence[EmulatedHost], underlay: Underlay, addresses: Mapping[str, str]) -> Mininet:
-    """Return the network of hosts that run, and of the routers and links between them.
+def make_net(underlay: Underlay, placement: Sequence[Placement]) -> EmulatedNet:
+    """Return the network of a run, whose hosts have booted. The data plane is not attached yet.
 
     Args:
-        hosts: in their order, attached to the data plane.
         underlay: of the run.
-        addresses: of the hosts in their order, by their names.
+        placement: of its nodes: one on each host.
+
+    Raises:
+        TestbedError: too many hosts, or a namespace or link could not be made.
     """
-    Mininet.inited = True  # its limits are the machine's, and the testbed has raised what it needs
-    shells = {name: host.shell for name, host in zip(addresses, hosts, strict=True)}
-    return PlaneNet(
-        RunTopo(underlay, addresses),
-        switch=PlaneRouter,
-        host=lambda name, **_: shells[name],
-        controller=None,
-        link=PlaneLink,
-    )
+    return EmulatedNet(RunTopo(underlay, sorted(placement, key=lambda place: place.host)))
 
 
 def _both_ways(links: Sequence[GraphLink]) -> list[tuple[GraphLink, GraphLink | None]]:
@@ -213,10 +232,10 @@ def _describe(link: GraphLink) -> str:
     return ", ".join(parts)
 
 
-def describe_hosts(underlay: Underlay, addresses: Mapping[str, str]) -> Iterator[str]:
+def describe_hosts(net: EmulatedNet, underlay: Underlay) -> Iterator[str]:
     """Yield a line per host: the name on the command line, its address, and its name in the underlay."""
-    for (name, address), host in zip(addresses.items(), underlay.hosts, strict=True):
-        yield f"{name:<12} {address:<15} {host.name}"
+    for host, place in zip(net.hosts, underlay.hosts, strict=True):
+        yield f"{host.name:<12} {host.wan_ip:<15} {place.name}"
 
 
 def open_console(net: Mininet) -> None:

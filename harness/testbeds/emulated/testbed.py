@@ -1,4 +1,4 @@
-"""The emulated testbed, inside a sandbox: Mininet hosts, a data plane, and one machine with its own sshd."""
+"""The emulated testbed, inside a sandbox: a Mininet network, a data plane, and one machine with its own sshd."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +31,7 @@ from harness.planning.plan import PlannedRun
 from harness.testbeds.base import Findings, Moment, Setting
 from harness.testbeds.emulated import hosts
 from harness.testbeds.emulated.certifier import Certifier
+from harness.testbeds.emulated.mininet_net import EmulatedNet, make_net
 from harness.testbeds.emulated.pace import Pace
 from harness.testbeds.emulated.pauser import Pauser
 from harness.testbeds.emulated.probes import Prober
@@ -54,12 +55,18 @@ WORK = Path("/run/trellis")
 
 
 class EmulatedTestbed:
-    """The emulated ``Testbed``."""
+    """The emulated ``Testbed``.
+
+    Attributes:
+        net: the hosts, routers and links, from ``boot`` on.
+    """
+
+    net: EmulatedNet
 
     def __init__(self, planned: PlannedRun, run_dir: Path, epoch_offset_ns: int, clock: Clock) -> None:
         self._plan = plan = planned.plan
         self._network = planned.network
-        self._places = tuple(host.name for host in planned.underlay.hosts)
+        self._underlay = planned.underlay
         self._changes = planned.changes
         self._zero_ns = 0
         self._run_dir = run_dir
@@ -80,10 +87,8 @@ class EmulatedTestbed:
         if self._keep_awake is not None:
             self._keep_awake.start()
         self._watchdog.start()
-        placement = sorted(self._plan.placement, key=lambda place: place.host)
-        wan_ips = [place.wan_ip for place in placement]
-        self._hosts = hosts.start([place.ctl_ip for place in placement])
-        netns = [host.netns for host in self._hosts]
+        self.net = make_net(self._underlay, self._plan.placement)
+        netns, wan_ips = [host.netns for host in self.net.hosts], [host.wan_ip for host in self.net.hosts]
         self._plane = self._make_plane()
         mtu = self._plan.experiment.underlay.mtu_bytes
         self._plane.attach([Port(number, netns[number], address, mtu=mtu) for number, address in enumerate(wan_ips)])
@@ -95,7 +100,7 @@ class EmulatedTestbed:
         self._sshd = self._start_sshd()
         self._pressure.start()
         if any(change.paused for change in self._changes):
-            shells = [host.shell.pid for host in self._hosts]
+            shells = [host.pid for host in self.net.hosts]
             self._pauser = Pauser(self._changes, shells, self._run_dir, self._clock.dilation)
 
     def _make_plane(self) -> Plane:
@@ -126,7 +131,8 @@ class EmulatedTestbed:
 
     def sites(self) -> tuple[Site, ...]:
         """Return one site per host, in the host's namespace."""
-        return emulated_sites(self._plan, self._places, {host.number: host.netns for host in self._hosts})
+        places = tuple(host.name for host in self._underlay.hosts)
+        return emulated_sites(self._plan, places, {host.number: host.netns for host in self.net.hosts})
 
     def metrics(self) -> dict[str, tuple[str, int]]:
         """Return the endpoints of agent and data plane, on the sandbox's loopback."""
@@ -188,7 +194,7 @@ class EmulatedTestbed:
 
     def resources(self) -> dict[str, float]:
         """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
-        peers = hosts.processes(self._hosts)
+        peers = hosts.processes(self.net.hosts)
         return {"peer_processes": float(len(peers)), "peers_pss_mib": read_pss_bytes(peers) / 2**20}
 
     def stop_recording(self) -> None:
@@ -223,7 +229,7 @@ class EmulatedTestbed:
             counters |= _plane_counters(final)
             self._problems += _plane_problems(final)
         self._problems += [("invalid", complaint) for complaint in self._plane.complaints]
-        hosts.stop(self._hosts)
+        self.net.stop()
         remove_work_folder(self._run_dir)
         files: tuple[str, ...] = ()
         if self._captured:
