@@ -1,0 +1,109 @@
+"""How often ``trellis compare`` names a difference between two groups of simulated runs.
+
+Each trial makes its own runs, all of different seeds, so that groups are not compared in pairs. In one half of the
+trials both groups have the same experiment; in the other half every link of the second group's network is slower by
+``--change``. A row counts the trials in which ``compare`` called a difference of any measure real, and of the delay.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from harness.experiment.loader import load_experiment
+from harness.planning import make_plan, write_plan
+from harness.stages.simulation import simulate_planned
+from metrics.analysis import analyse
+from metrics.comparison.differences import compare
+from metrics.comparison.groups import group_runs
+from metrics.report.run import Run
+
+EXPERIMENT = """
+name = "compared"
+seed = {seed}
+protocol = "random"
+testbed = "simulated"
+
+[underlay]
+kind = "uniform"
+hosts = 20
+delay_ms = {delay_ms}
+
+[random]
+degree = 4
+
+[workload]
+topics = 10
+publish_rate_per_s = 4
+duration_s = 30
+
+[interests]
+ratio = 0.4
+"""
+DELAY_MS = 50.0
+MEASURE = "propagation_delay_ms_p50"
+
+Row = dict[str, Any]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Make the runs, compare them, and print a row per condition."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=5, help="runs of each group")
+    parser.add_argument("--change", type=float, default=0.08, help="by which share the second group's links are slower")
+    given = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="trellis-bench-") as folder:
+        rows = list(_measure(Path(folder), given.trials, given.runs, (0.0, given.change)))
+    if given.json:
+        print(json.dumps(rows))
+    else:
+        for row in rows:
+            print(
+                f"links slower by {100 * row['change']:g} %, {row['runs']} runs per group: a difference named in "
+                f"{row['named']} of {row['trials']} trials, of {MEASURE} in {row['delay_named']}; measures named: "
+                f"{', '.join(row['measures']) or 'none'}"
+            )
+    return 0
+
+
+def _measure(folder: Path, trials: int, runs: int, changes: Sequence[float]) -> Iterator[Row]:
+    numbers = count()
+    for change in changes:
+        named: list[list[str]] = []
+        for trial in range(trials):
+            groups = [folder / f"{change}-{trial}-{name}" for name in ("baseline", "other")]
+            for group, delay_ms in zip(groups, (DELAY_MS, DELAY_MS * (1 + change)), strict=True):
+                _make_runs(group, delay_ms, next(numbers), runs)
+            made = [Run(path) for group in groups for path in sorted((group / "runs").iterdir())]
+            [(_, measures)] = compare(group_runs(made, by_folder=True)).real
+            named.append(measures)
+        yield {
+            "change": change,
+            "runs": runs,
+            "trials": trials,
+            "named": sum(map(bool, named)),
+            "delay_named": sum(MEASURE in measures for measures in named),
+            "measures": sorted({name for measures in named for name in measures}),
+        }
+
+
+def _make_runs(group: Path, delay_ms: float, number: int, runs: int) -> None:
+    """Make a group's runs, with seeds that no other group has."""
+    group.mkdir()
+    source = group / "experiment.toml"
+    for seed in range(1 + number * runs, 1 + (number + 1) * runs):
+        source.write_text(EXPERIMENT.format(seed=seed, delay_ms=delay_ms))
+        run_dir = group / "runs" / str(seed)
+        write_plan(make_plan(load_experiment(source), source), run_dir)
+        simulate_planned(run_dir)
+        analyse(run_dir, page=False)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
