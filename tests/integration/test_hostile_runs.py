@@ -384,7 +384,6 @@ IN_PAGES = (
     "probes of hosts beyond the plan",
     "text of a stranger",
     "planted modules",
-    "summary of huge numbers",
 )
 """What pages show, or modules that may be imported for it: in every run of the tests, pages are made of all at once."""
 

@@ -170,7 +170,7 @@ def test_on_ci_a_skip_fails_the_run(suite: pytest.Pytester, monkeypatch: pytest.
     monkeypatch.setenv("CI", "true")
     refused = suite.runpytest_subprocess()
     assert refused.ret == 1
-    assert refused.parseoutcomes() == {"passed": 1, "skipped": len(SKIPS)}
+    refused.assert_outcomes(passed=1, skipped=len(SKIPS))
     for kind in SKIPS:
         refused.stdout.fnmatch_lines_random([f"SKIPPED ON CI, which fails the run: test_{kind}.py*"])
 
@@ -209,7 +209,7 @@ def test_on_ci_other_outcomes_do_not(suite: pytest.Pytester, monkeypatch: pytest
     monkeypatch.delenv("TRELLIS_DATA", raising=False)
     done = suite.runpytest_subprocess()
     assert done.ret == 0
-    assert done.parseoutcomes() == {"passed": 1, "skipped": 1, "xfailed": 1}
+    done.assert_outcomes(passed=1, skipped=1, xfailed=1)
 
 
 def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
