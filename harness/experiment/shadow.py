@@ -57,9 +57,10 @@ def read_document(path: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
 def _refuse_sample(document: dict[str, Any], hosts: int) -> None:
     """Refuse another number of hosts of the file: processes have the numbers of all of its hosts."""
     underlay = document.get("underlay")
-    is_own = isinstance(underlay, dict) and underlay.get("kind") == KIND
-    if is_own and underlay.get("hosts", hosts) != hosts:
-        problem = f"expected {hosts}, since processes run on all hosts of the file, got {underlay['hosts']}"
+    if not isinstance(underlay, dict) or underlay.get("kind") != KIND:
+        return
+    if (asked := underlay.get("hosts", hosts)) != hosts:
+        problem = f"expected {hosts}, since processes run on all hosts of the file, got {asked}"
         raise ExperimentError("$.underlay.hosts", problem)
 
 
