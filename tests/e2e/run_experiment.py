@@ -68,6 +68,9 @@ ratio = 1.0
 IN_PROCESS = ("--master", "here")
 """For tests that are not about the analysis: they need not wait for Spark to begin."""
 
+WITHOUT_PROMETHEUS = ("--set", "prometheus.enabled=false")
+"""For runs that go to their end: Prometheus takes only what time others leave, so its answers may take minutes."""
+
 PATIENT = ("--set", "workload.cooldown_s=2")
 """For tests that expect every delivery of the brief experiment: on a busy machine the last ones take some time."""
 

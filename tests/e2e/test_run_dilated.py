@@ -5,7 +5,7 @@
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, PATIENT, Finished, finish, start, write_brief
+from tests.e2e.run_experiment import IN_PROCESS, PATIENT, WITHOUT_PROMETHEUS, Finished, finish, start, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -16,7 +16,8 @@ DURATION_S = 2
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("dilated")
-    words = (*IN_PROCESS, "--set", f"time_dilation={DILATION}", *PATIENT, "--out", folder / "run", "--json")
+    options = (*IN_PROCESS, *WITHOUT_PROMETHEUS, *PATIENT, "--set", f"time_dilation={DILATION}")
+    words = (*options, "--out", folder / "run", "--json")
     return Finished(folder / "run", finish(start("run", write_brief(folder), *words)))
 
 

@@ -6,11 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, Finished, await_step, descendants, finish, start, write_brief
+from tests.e2e.run_experiment import (
+    IN_PROCESS,
+    WITHOUT_PROMETHEUS,
+    Finished,
+    await_step,
+    descendants,
+    finish,
+    start,
+    write_brief,
+)
 
 pytestmark = pytest.mark.root
 
-LONG_ENOUGH = ("--set=workload.duration_s=5", "--set=prometheus.enabled=false", *IN_PROCESS)
+LONG_ENOUGH = ("--set", "workload.duration_s=5", *WITHOUT_PROMETHEUS, *IN_PROCESS)
 """For a process to be found and ended before the workload is over."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.machine import observe
-from tests.e2e.run_experiment import IN_PROCESS, trellis, write_brief
+from tests.e2e.run_experiment import IN_PROCESS, WITHOUT_PROMETHEUS, trellis, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -33,6 +33,9 @@ run is terminated."""
 WITHOUT_SPARK = {("INT", "boot"), ("INT", "collect"), ("TERM", "workload")}
 """Usual tests that need not wait for the start of Spark. In the other one, Spark stands still when the signal comes."""
 
+AFTER_PROMETHEUS = {"probe_after", "collect"}
+"""The phases that begin when Prometheus has answered, if there is one."""
+
 STEP = re.compile(r"[a-z0-9 ]+: [0-9.]+ s|remark: .+")
 
 WHOLE = "is complete but not analysed; try: trellis report"
@@ -48,7 +51,8 @@ WHOLE = "is complete but not analysed; try: trellis report"
 )
 def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    seen = interrupt(name, PHASES[phase], tmp_path, *(IN_PROCESS if (name, phase) in WITHOUT_SPARK else ()))
+    scraped = () if phase not in AFTER_PROMETHEUS else WITHOUT_PROMETHEUS
+    seen = interrupt(name, PHASES[phase], tmp_path, *(IN_PROCESS if (name, phase) in WITHOUT_SPARK else ()), *scraped)
     what = "interrupted" if name == "INT" else "terminated"
     assert seen["status"] == 128 + signal.Signals[f"SIG{name}"]
     assert seen["left"] == {}
@@ -68,7 +72,7 @@ def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_
 
 def test_a_run_interrupted_in_its_analysis_is_whole(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    seen = interrupt("INT", str(run_dir / "manifest.json"), tmp_path)
+    seen = interrupt("INT", str(run_dir / "manifest.json"), tmp_path, *WITHOUT_PROMETHEUS)
     assert (seen["status"], seen["left"]) == (130, {})
     assert seen["said"][-1] == f"trellis run: interrupted; {run_dir} {WHOLE} {run_dir}"
     assert not (run_dir / "summary.json").exists()

@@ -39,6 +39,9 @@ cooldown_s = 0.5
 
 [interests]
 ratio = 1.0
+
+[prometheus]
+enabled = {scraped}
 """
 
 LONG_S = 300
@@ -63,10 +66,11 @@ GONE_ON = ("prometheus", "capture")
 """The parts that a run loses that is to continue."""
 
 
-def start(folder: Path, supervision: str, duration_s: float) -> subprocess.Popen[str]:
-    """The running stage of a small run in a sandbox."""
+def start(folder: Path, supervision: str, duration_s: float, *, scraped: bool) -> subprocess.Popen[str]:
+    """The running stage of a small run in a sandbox, with Prometheus or without: its answers may take minutes."""
     source = folder / "experiment.toml"
-    source.write_text(EXPERIMENT.format(supervision=supervision, duration_s=duration_s))
+    text = EXPERIMENT.format(supervision=supervision, duration_s=duration_s, scraped=str(scraped).lower())
+    source.write_text(text)
     write_plan(make_plan(load_experiment(source), source), folder / "run")
     program = (
         "import sys\nfrom pathlib import Path\nfrom harness.machine import sandbox\n"
@@ -84,7 +88,7 @@ def kill(run: subprocess.Popen[str], part: str) -> None:
 @pytest.mark.parametrize("part", long_unless(USUAL, NAMES))
 def test_a_lost_part_is_said_at_once_and_ends_the_run(tmp_path: Path, part: str) -> None:
     name = NAMES[part]
-    run = start(tmp_path, "abort", LONG_S)
+    run = start(tmp_path, "abort", LONG_S, scraped=part == "prometheus")
     await_step(run, "warmup")
     kill(run, part)
     await_step(run, "trellis run: ", saying=name)
@@ -102,7 +106,7 @@ def test_a_lost_part_is_said_at_once_and_ends_the_run(tmp_path: Path, part: str)
 
 
 def test_a_run_that_is_to_continue_goes_on_to_its_end(tmp_path: Path) -> None:
-    run = start(tmp_path, "continue", 4)
+    run = start(tmp_path, "continue", 4, scraped=True)
     await_step(run, "warmup")
     for part in GONE_ON:
         kill(run, part)

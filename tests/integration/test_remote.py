@@ -54,18 +54,21 @@ cooldown_s = 5
 ratio = 1.0
 
 [prometheus]
+enabled = {scraped}
 scrape_interval_s = 1
 """
 
 
-def plan_run(folder: Path, fleet: list[Machine], duration_s: float = 3, warmup_s: float = 1.5) -> Path:
+def plan_run(
+    folder: Path, fleet: list[Machine], duration_s: float = 3, warmup_s: float = 1.5, *, scraped: bool = True
+) -> Path:
     fields = ("name", "host", "user", "port", "key", "known_hosts", "python", "work", "metrics_address")
     hosts = 6 // len(fleet)
     fleet = [msgspec.structs.replace(m, metrics_address=m.host) for m in fleet]
     rows = ["\n".join(f"{name} = {json.dumps(getattr(m, name))}" for name in fields) for m in fleet]
     (folder / "inventory.toml").write_text("\n".join(f"[[machines]]\n{row}\nhosts = {hosts}\n" for row in rows))
     source = folder / "experiment.toml"
-    source.write_text(EXPERIMENT.format(duration_s=duration_s, warmup_s=warmup_s))
+    source.write_text(EXPERIMENT.format(duration_s=duration_s, warmup_s=warmup_s, scraped=str(scraped).lower()))
     run_dir = folder / "run"
     write_plan(make_plan(load_experiment(source), source), run_dir)
     save_inventory(Inventory(tuple(msgspec.structs.replace(m, hosts=hosts, own_clock=True) for m in fleet)), run_dir)
@@ -235,7 +238,7 @@ def test_an_agent_killed_during_the_run_ends_it_and_the_rest_is_collected(tmp_pa
 @sandboxed
 def test_a_machine_lost_during_the_run_is_named_and_the_rest_is_collected(tmp_path: Path):
     with machines(tmp_path, 3) as fleet:
-        run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=8)
+        run_dir = plan_run(tmp_path, [machine for _, machine in fleet], duration_s=8, scraped=False)
         argv = [sys.executable, "-m", "harness.stages.execution", str(run_dir)]
         with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             assert process.stderr is not None
