@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-LIMIT_S = 60
+LIMIT_S = 300
 """How long a scenario may wait for one thing; it may take twice as long."""
 
 

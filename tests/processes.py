@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-END_S = 60.0
+END_S = 300.0
 
 
 @contextmanager

@@ -375,7 +375,7 @@ def _second(
 def _final_messages(headline: Mapping[str, Any]) -> Messages:
     """Return the numbers of a summary; of deliveries of which it is not known whether they were made none counts."""
     expected, unknown, share = (headline.get(f"deliver{name}") for name in ("ies_expected", "ies_unknown", "y_ratio"))
-    delivered = None if None in (expected, share) else round(share * (expected - (unknown or 0)))
+    delivered = None if expected is None or share is None else round(share * (expected - (unknown or 0)))
     return Messages(headline.get("messages_published"), delivered, expected, share)
 
 

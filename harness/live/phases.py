@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from harness.live.snapshot import PhaseSpan
 from metrics.rundir import BegunPhase, Phase, Timeline
@@ -32,7 +32,9 @@ class Course(NamedTuple):
     def describe(self, zero_ns: int | None) -> Iterator[PhaseSpan]:
         """Yield the phases as they are shown; ``zero_ns``: the workload's zero, None = not known yet."""
         for number, each in enumerate(self.spans):
-            state = "over" if number < self.over else "running" if each is self.running else "planned"
+            state: Literal["over", "running", "planned"] = (
+                "over" if number < self.over else "running" if each is self.running else "planned"
+            )
             begin_s, end_s = (_seconds(at_ns, zero_ns) for at_ns in (each.start_ns, each.end_ns))
             yield PhaseSpan(each.name, begin_s, end_s, state)
 

@@ -1,7 +1,7 @@
 """Snapshots on a terminal: a picture that is drawn again each second. If the output is no terminal, a line for each."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Final
+from typing import IO, Final, TextIO
 
 from msgspec.json import Decoder
 from rich.console import Console, Group
@@ -43,7 +43,7 @@ def _draw(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
     return last
 
 
-def _print(snapshots: Iterable[Snapshot], file: IO[str]) -> Snapshot | None:
+def _print(snapshots: Iterable[Snapshot], file: TextIO) -> Snapshot | None:
     last = None
     for snapshot in snapshots:
         known = () if last is None else last.reasons
@@ -181,7 +181,7 @@ def _table(rows: Iterable[tuple[str, str]]) -> Table:
 def _charts(snapshot: Snapshot) -> Table:
     """Return the last seconds of some numbers as rows of bars, with the largest value of each."""
     seconds = snapshot.history[-_CHART_S:]
-    columns = {
+    columns: dict[str, tuple[list[float | None], str]] = {
         "delivered per s": ([each.delivered for each in seconds], ""),
         "delay p99": ([each.delay_p99_ms for each in seconds], " ms"),
         "lateness p99": ([each.lateness_p99_ms for each in seconds], " ms"),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
 from harness.live.snapshot import LATEST_S, MOST_LINKS, DelayNow, LinkUse
@@ -174,7 +175,7 @@ class Messages:
 
 def _quantiles(values: Sequence[int]) -> tuple[float, float]:
     """Return the median and the 99th percentile of at least one value."""
-    p50, p99 = (quantile(values, share) for share in (0.5, 0.99))
+    p50, p99 = (quantile(np.asarray(values), share) for share in (0.5, 0.99))
     assert p50 is not None and p99 is not None
     return p50, p99
 

@@ -149,7 +149,7 @@ class _PrometheusHandler(_Guarded):
         connection = http.client.HTTPConnection(LOOPBACK, self.server_of_data.port, timeout=60)
         try:
             question = self.rfile.read(int(length))
-            connection.request(self.command, self.path, question, headers | self.server_of_data.authorization)
+            connection.request(self.command, self.path, question, {**headers, **self.server_of_data.authorization})
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -10,7 +10,7 @@ from tests.e2e.run_experiment import ROOT
 
 
 def observe(
-    fault: str, moment: str, command: list[str], keep: Path, timeout_s: float = 180, survival_s: int = 60
+    fault: str, moment: str, command: list[str], keep: Path, timeout_s: float = 900, survival_s: int = 300
 ) -> dict[str, Any]:
     """Run a command on a machine of its own, and do something to it at a moment.
 

@@ -113,7 +113,7 @@ def await_step(process: subprocess.Popen[str], step: str, saying: str = "") -> N
     raise AssertionError(f"the run ended before {step!r}:\n{''.join(said)}")
 
 
-def await_recorded(process: subprocess.Popen[str], run_dir: Path, timeout_s: float = 240) -> None:
+def await_recorded(process: subprocess.Popen[str], run_dir: Path, timeout_s: float = 900) -> None:
     """Wait until the run's own part is over and only its analysis is left, or until it failed."""
     until_s = time.monotonic() + timeout_s
     while process.poll() is None and not (run_dir / "manifest.json").exists():
@@ -121,7 +121,7 @@ def await_recorded(process: subprocess.Popen[str], run_dir: Path, timeout_s: flo
         time.sleep(0.2)
 
 
-def finish(process: subprocess.Popen[str], timeout_s: float = 480) -> dict[str, Any]:
+def finish(process: subprocess.Popen[str], timeout_s: float = 900) -> dict[str, Any]:
     """Wait for a ``run --json`` to end; its summary, with the exit code as ``exit_code``."""
     out, err = process.communicate(timeout=timeout_s)
     assert out, err

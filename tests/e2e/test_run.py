@@ -146,7 +146,7 @@ def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Watched, tmp_
     shutil.copytree(run.run_dir, damaged, ignore=shutil.ignore_patterns("tables", "report", "summary.json"))
     trace = damaged / "trace" / "3.jsonl"
     trace.write_bytes(trace.read_bytes()[: trace.stat().st_size // 2])
-    subprocess.run(trellis("report", damaged, *IN_PROCESS), check=False, capture_output=True, timeout=480)
+    subprocess.run(trellis("report", damaged, *IN_PROCESS), check=False, capture_output=True, timeout=600)
     summary = json.loads((damaged / "summary.json").read_text())
     assert summary["verdict"] != "valid"
     assert any("trace" in reason and "3" in reason for reason in summary["reasons"]), summary["reasons"]

@@ -105,7 +105,7 @@ def test_a_second_report_at_the_same_time_is_refused(analysed: Path) -> None:
     first.send_signal(signal.SIGCONT)
     assert second.returncode == 1
     assert "another process works on it" in second.stderr
-    _, words = first.communicate(timeout=120)
+    _, words = first.communicate(timeout=600)
     assert first.returncode == 0, words
     now = results(analysed)
     assert all(written_ns > before.get(name, ("", 0))[1] for name, (_, written_ns) in now.items()), "all are new"

@@ -125,7 +125,7 @@ def daemon(*arguments: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
             yield process
         finally:
             process.terminate()
-            process.wait(30)
+            process.wait(300)
 
 
 def await_line(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:

@@ -91,7 +91,7 @@ def test_three_machines_go_through_every_step(tmp_path: Path):
         deployment.await_ready(60)
         assert deployment.start(5_000) == {"m0": 250, "m1": 250, "m2": 250}
         assert deployment.lead_s > 1.0
-        assert deployment.wait(60) == {"m0": 0, "m1": 0, "m2": 0}
+        assert deployment.wait(300) == {"m0": 0, "m1": 0, "m2": 0}
         deployment.collect(tmp_path / "run", NODES)
         assert not (tmp_path / "run/clocks.json").exists()
         traces = {path.name: json.loads(path.read_text()) for path in (tmp_path / "run/trace").iterdir()}
@@ -116,7 +116,7 @@ def test_a_work_folder_on_our_own_disk_is_moved_home_and_not_copied(tmp_path: Pa
         deployment.start_agents()
         deployment.await_ready(60)
         deployment.start(5_000)
-        deployment.wait(60)
+        deployment.wait(300)
         (work,) = [path for path in here.iterdir() if path.name != "packages"]
         (work / "logs").mkdir()
         (work / "logs/0.log").touch()
@@ -141,7 +141,7 @@ def test_clocks_are_read_before_and_after_within_their_bound(tmp_path: Path):
             deployment.await_ready(60)
             before = deployment.clocks
             deployment.start(5_000)
-            deployment.wait(60)
+            deployment.wait(300)
             deployment.collect(tmp_path / "run", NODES)
         told = json.loads((tmp_path / "run/trace/1.jsonl").read_text())
         assert int(told[1]) == 5_000 + before["m1"].realtime_ns
@@ -244,7 +244,7 @@ def test_a_machine_that_sends_something_else_is_named_and_keeps_what_it_has(tmp_
             deployment.start_agents()
             deployment.await_ready(60)
             deployment.start(5_000)
-            deployment.wait(60)
+            deployment.wait(300)
             bad = deployment.sessions["m1"]
             bad.run(f"cd {bad.work} && echo mine > plan.json && printf '%s' '{LIAR}' > /tmp/tar && chmod +x /tmp/tar")
             run = bad.open_channel

@@ -22,7 +22,7 @@ from metrics.executors.cluster import DEFAULTS
 from tests.fabricate import Fabrication
 from tests.processes import Process, children_of, processes_below
 
-BEGUN_S = 120
+BEGUN_S = 600
 
 PAUSE_S = 0.5
 """During a run at least so long passes; whatever still ran would take a tick (10 ms) of it."""

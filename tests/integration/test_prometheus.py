@@ -147,7 +147,7 @@ def test_serve_shows_report_and_metrics_until_interrupted(tmp_path: Path):
                     ask(url)
         assert prometheus_runs()
         os.kill(process.pid, signal.SIGINT)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
     assert not prometheus_runs()
     assert digest(tmp_path) == before
 

@@ -30,7 +30,7 @@ def write_inventory(path: Path, fleet: list[Machine]) -> Path:
 def test_the_tasks_are_listed():
     argv = [sys.executable, "-m", "fabric", "-r", "playbooks", "--list"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    listed = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    listed = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600, check=False)
     assert listed.returncode == 0, listed.stderr
     assert {line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")} >= TASKS
 

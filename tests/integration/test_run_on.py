@@ -67,7 +67,7 @@ def await_line(process: subprocess.Popen[str], beginning: str) -> None:
 def test_a_run_on_another_machine_is_analysed_here_and_leaves_nothing_there(tmp_path: Path):
     with printed_inventory(tmp_path) as (inventory, _):
         with started(tmp_path, "beta", 3) as process:
-            printed, said = process.communicate(timeout=200)
+            printed, said = process.communicate(timeout=600)
         await_nothing_left(inventory, tmp_path)
     progress = [line.partition(":")[0] for line in said.splitlines() if not line.startswith("remark")]
     assert progress[:3] == ["plan", "ship to beta", "beta"]

@@ -137,7 +137,7 @@ def test_an_interrupted_caller_returns_when_nothing_is_left_inside(tmp_path: Pat
     assert caller.stdout is not None
     assert caller.stdout.readline() == "up\n"
     os.killpg(caller.pid, signal.SIGINT)
-    assert caller.wait(60) == -signal.SIGINT
+    assert caller.wait(300) == -signal.SIGINT
     assert processes_with(marker) == []
 
 

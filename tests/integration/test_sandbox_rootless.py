@@ -49,7 +49,7 @@ def as_plain_user(tun_mode: str, command: list[str]) -> subprocess.CompletedProc
     return subprocess.run(
         ["unshare", "--mount", "sh", "-ec", BECOME_PLAIN, "sh", tun_mode, sys.base_prefix, *command],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "HOME": "/mnt", "PYTHONDONTWRITEBYTECODE": "1"},
-        capture_output=True, text=True, check=False, timeout=480,
+        capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
 
 

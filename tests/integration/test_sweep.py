@@ -64,7 +64,7 @@ def run_until(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
 
 
 def finish(process: subprocess.Popen[bytes]) -> None:
-    _, words = process.communicate(timeout=200)
+    _, words = process.communicate(timeout=600)
     assert process.returncode == 0, words.decode()
 
 
@@ -176,7 +176,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_kept(tmp_path):
     rows = [["0" if row == column else "20" for column in range(8)] for row in range(8)]
     (tmp_path / "there.csv").write_text("\n".join(",".join(row) for row in rows) + "\n")
     process = sweep(path, tmp_path / "out", "--master", "here")
-    _, words = process.communicate(timeout=100)
+    _, words = process.communicate(timeout=600)
     assert process.returncode == 1
     assert "4 runs failed" in words.decode()
     assert "missing.csv: No such file" in words.decode()

@@ -86,7 +86,7 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment |= {"SPARK_LOCAL_DIRS": str(tmp_path / "scratch"), "SPARK_LOCAL_IP": "127.0.0.1"}
     argv = [sys.executable, "-c", SWEEP, str(out), f"--master={master}"]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, check=False, timeout=200, capture_output=True, text=True)
+    done = subprocess.run(argv, cwd=tmp_path, env=environment, check=False, timeout=600, capture_output=True, text=True)
 
     assert done.returncode == 1, done.stderr[-3000:]
     last = done.stderr.strip().splitlines()[-1]

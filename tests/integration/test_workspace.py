@@ -162,11 +162,11 @@ def test_a_held_folder_vanishes_with_its_processes_when_the_holder_is_left(home:
         holder.communicate(words, timeout=300)
         assert holder.returncode == 0
     assert not left.exists()
-    assert mine.wait(60) == -signal.SIGKILL
+    assert mine.wait(300) == -signal.SIGKILL
     assert kept.exists()
     assert other.poll() is None
     assert workspace.remove(str(kept))
-    assert other.wait(60) == -signal.SIGKILL
+    assert other.wait(300) == -signal.SIGKILL
     assert not kept.exists()
 
 

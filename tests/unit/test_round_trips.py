@@ -90,7 +90,7 @@ def prober(port: int, *addresses: str, secret: str = "00" * 16) -> Iterator[Prob
         assert process.stdout.readline() == b"ready\n"
         yield made
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
 
 
 def free_udp_port() -> int:

@@ -134,7 +134,7 @@ def bare_worker(tmp_path: Path) -> Iterator[BareWorker]:
     yield worker
     assert worker.process.stdin
     worker.process.stdin.close()
-    assert worker.process.wait(60) == 0
+    assert worker.process.wait(300) == 0
 
 
 def test_the_tasks_of_an_analysis_need_no_more_than_the_documents_say(tmp_path: Path, bare_worker: BareWorker) -> None:
