@@ -5,7 +5,7 @@ Control characters would move the cursor, set the terminal's title or hide other
 
 import json
 import sys
-from typing import TextIO
+from typing import IO
 
 import msgspec
 
@@ -22,7 +22,7 @@ def one_line(text: str) -> str:
     return " ".join(shorten(word, most=200) for word in text.split())
 
 
-def say(*lines: str, file: TextIO | None = None) -> None:
+def say(*lines: str, file: IO[str] | None = None) -> None:
     """Print lines that may have text of a run in them, on standard output if no file is given."""
     print(*map(printable, lines), sep="\n", file=file, flush=True)
 

@@ -1,7 +1,7 @@
 """Snapshots on a terminal: a picture that is drawn again each second. If the output is no terminal, a line for each."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import IO, Final, TextIO
+from typing import IO, Final
 
 from msgspec.json import Decoder
 from rich.console import Console, Group
@@ -43,7 +43,7 @@ def _draw(snapshots: Iterable[Snapshot], console: Console) -> Snapshot | None:
     return last
 
 
-def _print(snapshots: Iterable[Snapshot], file: TextIO) -> Snapshot | None:
+def _print(snapshots: Iterable[Snapshot], file: IO[str]) -> Snapshot | None:
     last = None
     for snapshot in snapshots:
         known = () if last is None else last.reasons
