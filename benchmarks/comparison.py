@@ -98,7 +98,7 @@ def _make_runs(group: Path, delay_ms: float, number: int, runs: int) -> None:
     group.mkdir()
     source = group / "experiment.toml"
     for seed in range(1 + number * runs, 1 + (number + 1) * runs):
-        source.write_text(EXPERIMENT.format(seed=seed, delay_ms=delay_ms))
+        source.write_text(EXPERIMENT.format(seed=seed, delay_ms=delay_ms), encoding="utf-8")
         run_dir = group / "runs" / str(seed)
         write_plan(make_plan(load_experiment(source), source), run_dir)
         simulate_planned(run_dir)
