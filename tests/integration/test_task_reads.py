@@ -25,7 +25,7 @@ def read_by_tasks(folder: Path, packets: int) -> dict[str, TaskUse]:
     return found
 
 
-@pytest.mark.parametrize(("packets", "times"), [(2_500, 4), pytest.param(10_000, 10, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("packets", "times"), [(5_000, 5), pytest.param(10_000, 10, marks=pytest.mark.long)])
 def test_rows_that_a_task_reads_do_not_grow_with_the_run(tmp_path: Path, packets: int, times: int) -> None:
     small, large = (read_by_tasks(tmp_path / str(count), count) for count in (packets, times * packets))
     assert large["build_and_condense"].tasks >= times / 2 * small["build_and_condense"].tasks
@@ -38,7 +38,7 @@ def test_rows_that_a_task_reads_do_not_grow_with_the_run(tmp_path: Path, packets
 
 
 @pytest.mark.parametrize(
-    ("packets", "most_rows"), [(150_000, 12_500), pytest.param(1_200_000, 100_000, marks=pytest.mark.long)]
+    ("packets", "most_rows"), [(300_000, 25_000), pytest.param(1_200_000, 100_000, marks=pytest.mark.long)]
 )
 def test_what_is_held_outside_tasks_is_not_of_packets_frames_or_deliveries(
     tmp_path: Path, packets: int, most_rows: int
