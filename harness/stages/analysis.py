@@ -5,13 +5,11 @@ master is reached over the network, and so is a store, so the analysis runs with
 """
 
 import argparse
-import fcntl
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import IO
 
@@ -21,6 +19,7 @@ from msgspec.json import Decoder
 from harness.errors import ExperimentError, TrellisError, last_line
 from harness.interpreter import python_command
 from harness.machine import sandbox
+from harness.stages.locks import lock
 from metrics.executors import HERE, default_master, shares_files
 from metrics.executors.cluster import (
     DEFAULTS,
@@ -45,8 +44,6 @@ MASTER_HELP = (
 
 IN_SANDBOX = {"SPARK_LOCAL_IP": "127.0.0.1"}
 """The environment of Spark in a sandbox, whose only interface is loopback."""
-
-_LOCK_ATTEMPTS, _LOCK_PAUSE_S = 3, 0.05
 
 EXIT_CODES = {"valid": 0, "invalid": 1, "suspect": 3}
 """The exit codes of ``trellis run`` and ``trellis report``, by verdict."""
@@ -189,25 +186,11 @@ def exclusive(folder: Path, words: str = ANALYSIS_LOG) -> Iterator[IO[bytes]]:
         raise AnalysisError(f"{folder}: {words} cannot be written: {error.strerror}") from None
     with opened as log:
         try:
-            _lock(log)
+            lock(log)
         except BlockingIOError:
             problem = f"another process works on it and writes {words}; try again when it has ended"
             raise AnalysisError(f"{folder}: {problem}") from None
         yield log
-
-
-def _lock(log: IO[bytes]) -> None:
-    """Lock a log, also if a watcher of the run is just finding out whether it is locked (``harness.live.following``).
-
-    Raises:
-        BlockingIOError: another process holds the lock.
-    """
-    for _ in range(_LOCK_ATTEMPTS - 1):
-        with suppress(BlockingIOError):
-            fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        time.sleep(_LOCK_PAUSE_S)
-    fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def run_spark(

@@ -1,6 +1,5 @@
 """The contents of ``manifest.json``: phases, clocks, the machine and the versions of programs."""
 
-import fcntl
 import os
 import platform
 import subprocess
@@ -13,6 +12,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from harness.progress import step
+from harness.stages.locks import lock
 from metrics.processors import usable_processors
 from metrics.rundir import SCHEMA_VERSION, BegunPhase, Manifest, Phase, write_document
 from metrics.rundir.files import MANIFEST_FILE
@@ -48,8 +48,8 @@ class PhaseLog:
         self._clock = clock
         self.phases: list[Phase] = []
         self._begun = begun.open("wb", buffering=0)
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(self._begun, fcntl.LOCK_EX)
+        with suppress(OSError):  # a file system without locks, or another stage has it
+            lock(self._begun)
 
     def close(self) -> None:
         """Free the lock. The end of this process does so, too."""
