@@ -14,12 +14,25 @@ BENCHMARK = Path(__file__).parents[2] / "benchmarks" / "first_packets.py"
 LATE_MS = "50"
 """By so much that no load of this machine hides it."""
 
+SWEEPS = 4
 
-def test_first_packets_are_found_late_where_they_are() -> None:
+
+def sweep() -> dict[str, dict[str, int]]:
+    """A sweep of each condition."""
     options = ["--hosts", "10", "--sweeps", "1", "--late-ms", LATE_MS, "--json"]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (BENCHMARK.parents[1], BENCHMARK.parent)))}
     command = [sys.executable, "-P", str(BENCHMARK), *options]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=600)
-    rows = {row["condition"]: row for row in json.loads(done.stdout)}
-    assert {name: row["found"] for name, row in rows.items()} == {"clean": 0, "every pair": 1, "every host": 1}
-    assert rows["every host"]["by hosts"] == rows["every pair"]["by pairs"] == 1
+    return {row["condition"]: row for row in json.loads(done.stdout)}
+
+
+def test_first_packets_are_found_late_where_they_are() -> None:
+    """Stalls of the host may explain what is late in a sweep. They do not in every one."""
+    missed = {"every pair": "by pairs", "every host": "by hosts"}
+    for _ in range(SWEEPS):
+        rows = sweep()
+        assert rows["clean"]["found"] == rows["every host"]["by pairs"] == 0
+        missed = {name: rule for name, rule in missed.items() if not (rows[name]["found"] and rows[name][rule])}
+        if not missed:
+            break
+    assert missed == {}
