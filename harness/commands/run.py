@@ -113,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _showing(run_dir: Path) -> Iterator[None]:
     """Serve the live page of the run as long as it lasts, and print its address."""
-    with live_page(run_dir, stays=True) as page:
+    with live_page(run_dir, stays=True, loads_first=True) as page:
         print(f"live: {page.address}", file=sys.stderr, flush=True)
         yield
 

@@ -1,6 +1,7 @@
 """Opens the live page of a run: its address, and the process that serves it."""
 
 import contextlib
+import os
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -53,10 +54,12 @@ class LivePage:
 
     Attributes:
         address: with the token.
+        pid: of the server.
     """
 
     def __init__(self, address: str, process: subprocess.Popen[bytes]) -> None:
         self.address = address
+        self.pid = process.pid
         self._process = process
 
     def wait(self) -> int:
@@ -65,13 +68,15 @@ class LivePage:
 
 
 @contextlib.contextmanager
-def live_page(run_dir: Path, port: int = 0, *, stays: bool) -> Iterator[LivePage]:
+def live_page(run_dir: Path, port: int = 0, *, stays: bool, loads_first: bool = False) -> Iterator[LivePage]:
     """Serve the live page of a run in the context, at idle priority. The page shows the end of the run at its exit.
 
     Args:
         run_dir: the run.
         port: 0 = a free one.
         stays: whether the server stays when the run is over.
+        loads_first: wait until the server has loaded all that it needs, for which it takes the caller's priority: a run
+            that has not begun is not disturbed, and a busy one would leave no time for it.
 
     Raises:
         UsageError: a package is not installed.
@@ -80,13 +85,25 @@ def live_page(run_dir: Path, port: int = 0, *, stays: bool) -> Iterator[LivePage
     with _listen(port) as listening:
         descriptor, gate = listening.fileno(), Gate()
         words = [str(run_dir), str(descriptor), STAY if stays else END]
-        process = start_idle("harness.live.server", words, stdin=subprocess.PIPE, descriptors=[descriptor])
+        reading, writing = os.pipe()
+        words.append(str(writing))
+        process = start_idle(
+            "harness.live.server",
+            words,
+            stdin=subprocess.PIPE,
+            descriptors=[descriptor, writing],
+            steps_back=loads_first,
+        )
+        os.close(writing)
         address = gate.sign(f"http://{LOOPBACK}:{listening.getsockname()[1]}/")
     assert process.stdin is not None
     try:
         with contextlib.suppress(BrokenPipeError):  # it has ended, and has said why
             process.stdin.write(f"{gate.token}\n".encode())
             process.stdin.flush()
+        with open(reading, "rb") as loaded:  # noqa: PTH123 - a descriptor
+            if loads_first:
+                loaded.read()  # to its end: the server has closed it, or has ended
         yield LivePage(address, process)
     finally:
         with contextlib.suppress(BrokenPipeError):

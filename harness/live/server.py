@@ -1,7 +1,8 @@
-"""The server of the live page: ``python -m harness.live.server RUN DESCRIPTOR ENDING``.
+"""The server of the live page: ``python -m harness.live.server RUN DESCRIPTOR ENDING LOADED``.
 
 DESCRIPTOR is a socket that listens on loopback. The first line of standard input is the token; the server ends with its
-standard input. ENDING is what it does when the run is over: ``end``, or ``stay``.
+standard input. ENDING is what it does when the run is over: ``end``, or ``stay``. LOADED is a descriptor: the server
+closes it when it has loaded what it needs and has the lowest priority.
 
 Like ``trellis serve`` (``harness.stages.serving``), it answers only requests with the token, for a loopback name. Pages
 of other origins are refused, too: a browser sends the cookie with the requests of pages of other ports of this machine.
@@ -9,6 +10,7 @@ of other origins are refused, too: a browser sends the cookie with the requests 
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -27,6 +29,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from harness.errors import TrellisError
 from harness.live.collector import Collector
+from harness.live.idle import step_back
 from harness.live.opening import STAY
 from harness.live.page import POLICY, File, read_files
 from harness.live.peer_files import read_log
@@ -164,13 +167,16 @@ def _sender(file: File) -> Callable[[Request], Response]:
     return send_file
 
 
-async def serve(run_dir: Path, listening: socket.socket, gate: Gate, *, stays: bool) -> None:
+async def serve(
+    run_dir: Path, listening: socket.socket, gate: Gate, tell_loaded: Callable[[], None], *, stays: bool
+) -> None:
     """Serve the page of a run until standard input ends, or until the run is over.
 
     Args:
         run_dir: the run.
         listening: a socket on loopback, which listens.
         gate: has the token.
+        tell_loaded: is called before the first request is answered.
         stays: whether the page stays when the run is over.
 
     Raises:
@@ -182,6 +188,8 @@ async def serve(run_dir: Path, listening: socket.socket, gate: Gate, *, stays: b
     config = uvicorn.Config(
         app, lifespan="off", log_level="critical", access_log=False, timeout_graceful_shutdown=GRACE_S
     )
+    config.load()
+    tell_loaded()
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))
     try:
@@ -221,10 +229,15 @@ async def _publish(collector: Collector, hub: Hub, told_to_end: asyncio.Event, *
 
 def main() -> int:
     """Serve a run."""
-    run_dir, descriptor, ending = sys.argv[1:]
+    run_dir, descriptor, ending, loaded = sys.argv[1:]
+
+    def tell_loaded() -> None:
+        step_back()
+        os.close(int(loaded))
+
     gate, listening = Gate(sys.stdin.readline().strip()), socket.socket(fileno=int(descriptor))
     try:
-        asyncio.run(serve(Path(run_dir), listening, gate, stays=ending == STAY))
+        asyncio.run(serve(Path(run_dir), listening, gate, tell_loaded, stays=ending == STAY))
     except (TrellisError, RunDirError) as error:
         print(f"the live page has ended: {error}", file=sys.stderr)
         return error.exit_code

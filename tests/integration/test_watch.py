@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 import pytest
 
+from harness.live.opening import live_page
 from harness.live.snapshot import Snapshot
 from tests.e2e.run_experiment import ROOT, trellis
 from tests.recorded_run import extract_run
@@ -129,6 +130,31 @@ def find_address(process: subprocess.Popen[str]) -> str:
     word, address = process.stdout.readline().split()
     assert word == "live"
     return address
+
+
+@pytest.mark.parametrize("loads_first", [False, True])
+def test_the_pages_server_takes_only_time_that_nobody_wants(recorded: Path, loads_first: bool) -> None:
+    with live_page(recorded, stays=True, loads_first=loads_first) as page:
+        assert Page(page.address).ask("/stage").status == 200
+        threads = [int(task.name) for task in Path(f"/proc/{page.pid}/task").iterdir()]
+        assert len(threads) > 1, "one that collects the snapshots"
+        assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_IDLE}
+        assert os.getsid(page.pid) == page.pid
+        autogroup = Path(f"/proc/{page.pid}/autogroup")
+        assert not autogroup.exists() or autogroup.read_text().split()[-1] == "19"
+
+
+def test_a_page_that_loads_first_is_there_at_once(recorded: Path) -> None:
+    """However busy the machine is then: whatever the server imports is loaded before its priority falls."""
+    with live_page(recorded, stays=True, loads_first=True) as page:
+        before = _list_files(page.pid)
+        assert Page(page.address).ask("/stage").status == 200
+        assert _list_files(page.pid) - before == set()
+
+
+def _list_files(pid: int) -> set[str]:
+    """The libraries that a process has mapped."""
+    return {line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.endswith(".so")}
 
 
 def test_the_page_of_a_run_stays_if_it_is_to_be_kept(analysed: Path) -> None:
