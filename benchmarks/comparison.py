@@ -1,8 +1,10 @@
 """How often ``trellis compare`` names a difference between two groups of simulated runs.
 
-Each trial makes its own runs, all of different seeds, so that groups are not compared in pairs. In one half of the
-trials both groups have the same experiment; in the other half every link of the second group's network is slower by
-``--change``. A row counts the trials in which ``compare`` called a difference of any measure real, and of the delay.
+Each trial makes its own runs. In the first row both groups have the same experiment and different seeds, so a
+difference is a false alarm. (With the same seeds, simulated runs would be copies.) In the other rows every link of the
+second group's network is slower by ``--change``: with the same seeds in both groups, which are compared in pairs, as
+after ``run --repeat`` of both; and with different seeds. A row counts the trials in which ``compare`` called a
+difference of any measure real, and of the delay.
 """
 
 import argparse
@@ -59,32 +61,37 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--change", type=float, default=0.08, help="by which share the second group's links are slower")
     given = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="trellis-bench-") as folder:
-        rows = list(_measure(Path(folder), given.trials, given.runs, (0.0, given.change)))
+        conditions = ((0.0, False), (given.change, True), (given.change, False))
+        rows = list(_measure(Path(folder), given.trials, given.runs, conditions))
     if given.json:
         print(json.dumps(rows))
     else:
         for row in rows:
             print(
-                f"links slower by {100 * row['change']:g} %, {row['runs']} runs per group: a difference named in "
+                f"links slower by {100 * row['change']:g} %, {row['runs']} runs per group, "
+                f"{'the same seeds' if row['paired'] else 'different seeds'}: a difference named in "
                 f"{row['named']} of {row['trials']} trials, of {MEASURE} in {row['delay_named']}; measures named: "
                 f"{', '.join(row['measures']) or 'none'}"
             )
     return 0
 
 
-def _measure(folder: Path, trials: int, runs: int, changes: Sequence[float]) -> Iterator[Row]:
+def _measure(folder: Path, trials: int, runs: int, conditions: Sequence[tuple[float, bool]]) -> Iterator[Row]:
     numbers = count()
-    for change in changes:
+    for change, paired in conditions:
         named: list[list[str]] = []
         for trial in range(trials):
-            groups = [folder / f"{change}-{trial}-{name}" for name in ("baseline", "other")]
-            for group, delay_ms in zip(groups, (DELAY_MS, DELAY_MS * (1 + change)), strict=True):
-                _make_runs(group, delay_ms, next(numbers), runs)
+            baseline, other = (folder / f"{change}-{paired}-{trial}-{name}" for name in ("baseline", "other"))
+            number = next(numbers)
+            _make_runs(baseline, DELAY_MS, number, runs)
+            _make_runs(other, DELAY_MS * (1 + change), number if paired else next(numbers), runs)
+            groups = (baseline, other)
             made = [Run(path) for group in groups for path in sorted((group / "runs").iterdir())]
             [(_, measures)] = compare(group_runs(made, by_folder=True)).real
             named.append(measures)
         yield {
             "change": change,
+            "paired": paired,
             "runs": runs,
             "trials": trials,
             "named": sum(map(bool, named)),
@@ -94,7 +101,7 @@ def _measure(folder: Path, trials: int, runs: int, changes: Sequence[float]) -> 
 
 
 def _make_runs(group: Path, delay_ms: float, number: int, runs: int) -> None:
-    """Make a group's runs, with seeds that no other group has."""
+    """Make a group's runs. Groups of different numbers have no seed in common."""
     group.mkdir()
     source = group / "experiment.toml"
     for seed in range(1 + number * runs, 1 + (number + 1) * runs):
