@@ -47,6 +47,13 @@ VERBS = {
     "clean": "remove runs, environment and caches from this checkout",
 }
 
+TAKEN_ONE_AT_A_TIME = {
+    **dict.fromkeys(("check", "plan", "run", "sweep", "mn"), "file"),
+    **dict.fromkeys(("report", "watch", "serve", "replay"), "run"),
+    "inspect": "capture",
+}
+"""The verbs whose only argument without an option is one file, run or capture."""
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one verb.
@@ -83,11 +90,19 @@ def _run(argv: list[str], chosen: str | None) -> int:
     if getattr(arguments, "plugin", []):
         raise UsageError("expected --plugin FILE, with the option in full")
     if unknown:
-        raise UsageError(f"unknown arguments: {' '.join(unknown)}; try: {_command(chosen)} --help")
+        raise UsageError(_describe_unknown(chosen, unknown))
     if chosen is None:
         parser.print_help()
         return 2
     return int(import_module(f"harness.commands.{_module(chosen)}").run(arguments))
+
+
+def _describe_unknown(verb: str | None, words: list[str]) -> str:
+    """Return the error message for arguments that a verb does not take."""
+    said = " ".join(words)
+    if verb in TAKEN_ONE_AT_A_TIME and not any(word.startswith("-") for word in words):
+        return f"takes one {TAKEN_ONE_AT_A_TIME[verb]} at a time; call it again for {said}"
+    return f"unknown arguments: {said}; try: {_command(verb)} --help"
 
 
 def _command(verb: str | None) -> str:

@@ -33,7 +33,7 @@ def step(text: str, expected_s: float = 0.0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def counting(text: str, total: int, count: Callable[[], int]) -> Iterator[None]:
-    """Show how many items are done, then how long all of them took.
+    """Say how many items are done already and how many are to do, count them, then say how long the latter took.
 
     Args:
         text: the step's name.
@@ -42,13 +42,14 @@ def counting(text: str, total: int, count: Callable[[], int]) -> Iterator[None]:
     """
     start = time.monotonic()
     console = Console(stderr=True)
+    before = count()
+    print(f"{text}: {before} of {total} are done already, {total - before} to do", file=sys.stderr, flush=True)
     if console.is_terminal:
         with _bar(console, text, total, count):
             yield
     else:
-        print(f"{text}: {count()} of {total} done before", file=sys.stderr, flush=True)
         yield
-    print(f"{text}: {total} in {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+    print(f"{text}: {total - before} in {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

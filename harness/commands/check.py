@@ -52,8 +52,7 @@ def _experiment(arguments: argparse.Namespace) -> tuple[str, list[str]]:
 
 def _study(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     from harness.studies.loader import load_study
-    from harness.studies.points import points_of, seeds_of
+    from harness.studies.points import describe_runs
 
     study = load_study(arguments.file, arguments.set)
-    points, seeds = len(points_of(study)), len(seeds_of(study))
-    return f"{study.name}, a study of {points * seeds} runs (points: {points}, seeds: {seeds})", []
+    return f"{study.name}, a study of {describe_runs(study)}", []

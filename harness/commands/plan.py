@@ -86,6 +86,9 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"links        {need.links_per_node:.1f} per node, on average"
     if need.frames_per_s is not None:
         yield f"frames       {need.frames_per_s:.0f} data frames/s over all links"
+    elif need.links_per_node is not None:
+        name = planned.overlay.nodes[0].dissemination["name"]
+        yield f"frames       not predicted: there is no model of the dissemination {name}"
     yield ""
     yield "# SHA-256; equal file, overrides and seed give equal hashes"
     yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())

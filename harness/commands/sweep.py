@@ -3,6 +3,7 @@
 import argparse
 import os
 import platform
+import sys
 from pathlib import Path
 
 from harness.errors import ExperimentError
@@ -12,6 +13,7 @@ from harness.stages.analysis import master_option, run_spark
 from harness.stages.manifest import kernel, versions
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, find_origin
+from harness.studies.points import describe_runs
 from harness.studies.record import RECORD_FILE, Record, encode_record, make_source
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 from metrics.rundir import write_file
@@ -53,7 +55,9 @@ def run(arguments: argparse.Namespace) -> int:
     write_file(folder / "study.toml", source.read_bytes())
     store = Store(folder, any_code=arguments.any_code)
     inputs = [source.parent, *([Path(data)] if (data := os.environ.get(DATA_VARIABLE)) else [])]
-    with counting(f"sweep {study.name}", len(jobs), lambda: store.count(jobs)):
+    different = tuple({job.key: job for job in jobs}.values())
+    print(f"sweep {study.name}: {describe_runs(study)}", file=sys.stderr, flush=True)
+    with counting(f"sweep {study.name}", len(different), lambda: store.count(different)):
         run_spark("harness.studies.sweep", folder, LOG, arguments.master, inputs)
     for name in (*(f"{table.name}.md" for table in study.table), *(["claims.md"] if study.claim else [])):
         print(f"\n{(folder / name).read_text(encoding='utf-8')}", end="")

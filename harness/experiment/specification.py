@@ -88,7 +88,8 @@ has left now. Frames per second are predicted but not limited: the verdict check
   come from the protocol's code; for protocols whose nodes replace them, nodes of the model choose neighbours one after
   the other (`harness/planning/models`)
 - frames/s = copies of a message x `publish_rate_per_s`. The copies of `SAMPLED_MESSAGES` of the schedule's messages are
-  counted over that model by the dissemination's rule, including duplicates, without control frames
+  counted over that model by the dissemination's rule, including duplicates, without control frames. There is no rule
+  for disseminations of plugins, whose frames are not predicted
 
 In the model all nodes are up and honest, no node leaves and no frame is lost: with churn and adversaries links and
 frames are mostly overestimated. For every protocol, tests require both to be within a factor of 2 of a simulation with

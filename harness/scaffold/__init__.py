@@ -14,11 +14,14 @@ from peer.protocols.registry import PROTOCOLS
 
 TEMPLATE = Path(__file__).parent / "protocol"
 
+STUDY_FILE = "study.toml"
+"""The study of a new protocol, beside its experiment."""
+
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
 def make_protocol(name: str, folder: Path) -> list[Path]:
-    """Write a package with code, an experiment, tests and a page.
+    """Write a package with code, an experiment, a study, tests and a page.
 
     Args:
         name: of the protocol, such as ``push-gossip``.

@@ -5,11 +5,12 @@ from copy import deepcopy
 from itertools import product
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from harness.errors import ExperimentError
-from harness.experiment.form import Experiment
+from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import decode_experiment
 from harness.studies.form import Cell, Study
 from harness.testbeds import simulated
@@ -114,6 +115,16 @@ def _keep_values(
 def seeds_of(study: Study) -> tuple[int, ...]:
     """Return the seeds of every point."""
     return tuple(range(1, study.seeds + 1)) if isinstance(study.seeds, int) else study.seeds
+
+
+def describe_runs(study: Study) -> str:
+    """Return how many different runs a study has, with the points and seeds that they come from."""
+    points, seeds = points_of(study), len(seeds_of(study))
+    different = {msgspec.json.encode(resolve(point.experiment), order="deterministic") for point in points}
+    counted = f"points: {len(points)}, seeds: {seeds}"
+    if len(different) == len(points):
+        return f"{len(points) * seeds} runs ({counted})"
+    return f"{len(different) * seeds} different runs ({counted}; points with equal experiments share runs)"
 
 
 def assign(document: dict[str, Any], settings: Mapping[str, Any]) -> None:

@@ -149,6 +149,7 @@ class Turn(Struct, gc=False):
     that other parts use.
 
     Attributes:
+        now_ns: the instant of the event, in ns of virtual time.
         claimed: the nodes with a borrowed link for which another part has asked in this turn.
     """
 
@@ -191,7 +192,7 @@ class Turn(Struct, gc=False):
             self.effects.append(Disconnect(peer, reason))
 
     def set_timer(self, name: str, at_ns: int) -> None:
-        """Set a timer. Its ``name`` starts with the part's role and a slash, so that the node finds the part."""
+        """Set or move a timer. Its ``name`` starts with the part's role and a slash, so the node finds the part."""
         self.effects.append(SetTimer(name, at_ns))
 
     def cancel_timer(self, name: str) -> None:

@@ -63,6 +63,41 @@ def test_it_runs_on_two_testbeds_and_is_compared_with_gossipsub(runs: dict[str, 
     assert compared.stdout.split()[:2] == ["push-gossip", "gossipsub"]
 
 
+STUDY = [
+    f"--set={setting}"
+    for setting in (
+        "seeds=1",
+        "grid.push_gossip.fanout=[2, 3]",
+        "experiment.underlay.hosts=10",
+        "experiment.workload.topics=3",
+        "experiment.workload.duration_s=5",
+    )
+]
+
+
+@pytest.mark.slow
+def test_a_sweep_repeats_the_runs_of_a_plugin_that_was_changed_and_no_others(folder: Path) -> None:
+    """Even if only a comment was changed."""
+
+    def sweep() -> str:
+        words = ("sweep", folder / "study.toml", *STUDY, "--out", folder / "swept", "--master", "here")
+        done = subprocess.run(trellis(*words), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    told = sweep()
+    assert "3 different runs (points: 4, seeds: 1; " in told, "gossipsub has no fanout"
+    assert "0 of 3 are done already, 3 to do\n" in told
+    before = {path: path.stat().st_mtime_ns for path in (folder / "swept" / "runs").iterdir()}
+    with (folder / "push_gossip" / "dissemination.py").open("a") as code:
+        code.write("# a comment\n")
+    assert "1 of 3 are done already, 2 to do\n" in sweep()
+    after = {path: path.stat().st_mtime_ns for path in (folder / "swept" / "runs").iterdir()}
+    assert (len(before), len(after)) == (3, 3)
+    [kept] = before.items() & after.items()
+    assert b"gossipsub" in kept[0].read_bytes()
+
+
 @pytest.mark.slow
 def test_a_run_is_analysed_without_its_plugin(folder: Path, runs: dict[str, Finished]) -> None:
     """What a run folder says of its protocol is never imported."""

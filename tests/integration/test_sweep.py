@@ -63,9 +63,11 @@ def run_until(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
             process.wait(timeout=0.01)
 
 
-def finish(process: subprocess.Popen[bytes]) -> None:
+def finish(process: subprocess.Popen[bytes]) -> str:
+    """Wait for it, and return what it printed on standard error."""
     _, words = process.communicate(timeout=600)
     assert process.returncode == 0, words.decode()
+    return words.decode()
 
 
 def shown(out: Path) -> list[bytes]:
@@ -162,7 +164,9 @@ def test_results_of_another_state_of_the_code_are_computed_again_unless_they_are
     finish(sweep(study, uninterrupted, "--master", "here", "--any-code"))
     assert "some runs are of other versions: " in page.read_text()
     assert "of yesterday" in page.read_text()
-    finish(sweep(study, uninterrupted, "--master", "here"))
+    told = finish(sweep(study, uninterrupted, "--master", "here"))
+    assert f"{RUNS} runs (points: 3, seeds: 4)\n" in told
+    assert f"{RUNS - 1} of {RUNS} are done already, 1 to do\n" in told
     assert msgspec.json.decode(changed.read_bytes())["code"] == content["code"]
     assert "other versions" not in page.read_text()
     others = {name: at_ns for name, at_ns in before.items() if name != changed.name}

@@ -33,6 +33,9 @@ def test_help_imports_no_verb() -> None:
         (["no-such-verb"], "trellis: there is no verb 'no-such-verb'; trellis --help lists the verbs\n"),
         (["--nope"], "trellis: unknown arguments: --nope; try: trellis --help\n"),
         (["check", "x", "--nope"], "trellis check: unknown arguments: --nope; try: trellis check --help\n"),
+        (["check", "a", "b", "c"], "trellis check: takes one file at a time; call it again for b c\n"),
+        (["check", "a", "b", "--nope"], "trellis check: unknown arguments: b --nope; try: trellis check --help\n"),
+        (["clean", "x"], "trellis clean: unknown arguments: x; try: trellis clean --help\n"),
         (["check"], "trellis check: the following arguments are required: file; try: trellis check --help\n"),
         (
             ["run", "x", "--seed", "one"],
@@ -49,6 +52,14 @@ def test_a_usage_error_is_one_line(argv: list[str], printed: str, capsys: pytest
     assert cli.main(argv) == 2
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", printed)
+
+
+@pytest.mark.parametrize(("verb", "what"), cli.TAKEN_ONE_AT_A_TIME.items())
+def test_a_verb_that_takes_one_thing_refuses_a_second_one(
+    verb: str, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([verb, "a", "b"]) == 2
+    assert capsys.readouterr().err == f"trellis {verb}: takes one {what} at a time; call it again for b\n"
 
 
 @pytest.mark.parametrize(

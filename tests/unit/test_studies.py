@@ -7,7 +7,7 @@ import pytest
 from harness.cli import main
 from harness.errors import ExperimentError
 from harness.studies.loader import load_study
-from harness.studies.points import axes_of, points_of, seeds_of
+from harness.studies.points import axes_of, describe_runs, points_of, seeds_of
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 from harness.studies.sweep import sweep
 from metrics.executors import HERE
@@ -376,6 +376,7 @@ def test_points_with_the_same_experiment_share_a_run(tmp_path):
     write_spec(out, SweepSpec(study, str(tmp_path / "study.toml"), study_code(study), (), {"python": "3"}))
     assert sweep(out, HERE) == []
     assert len(list((out / "runs").iterdir())) == 2
+    assert describe_runs(study) == "2 different runs (points: 4, seeds: 1; points with equal experiments share runs)"
     found = [Store(out).read(job) for job in jobs_of(study, tmp_path)]
     assert [run.at for run in found] == [point.at for point in points_of(study)]
     assert found[0].rows == found[1].rows != found[2].rows
@@ -391,6 +392,7 @@ def test_the_studies_of_the_playbooks_are_valid(path, quick):
         sum(job.cost for job in jobs_of(load_study(path, quick=each), path.parent)) for each in (False, True)
     )
     assert small < full / 2, "a quick profile is much smaller"
+    assert describe_runs(study).startswith(f"{len({job.key for job in jobs_of(study, path.parent)})} ")
 
 
 def test_check_counts_a_studys_runs_and_refuses_its_faults(tmp_path, capsys):
