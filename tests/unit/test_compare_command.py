@@ -129,7 +129,7 @@ def test_one_folder_is_one_group_however_it_is_named(runs, tmp_path, monkeypatch
     assert len(group_runs([RunDir(path) for path in named], by_folder=True)) == 1
 
 
-def test_of_several_attempts_the_last_one_is_compared(runs, capsys):
+def test_of_several_attempts_the_last_one_is_compared(runs, tmp_path, capsys):
     """All have the same seed. Runs of other folders are others, whatever their names are."""
     first, second, third, other = paths = [Path(runs.make(seed)) for seed in (1, 1, 1, 2)]
     for number, (run, before) in enumerate(((second, first), (third, second)), 2):
@@ -143,6 +143,27 @@ def test_of_several_attempts_the_last_one_is_compared(runs, capsys):
     assert seeds == "1, 2"
     assert cli.main(["compare", str(first), str(other)]) == 0
     assert "left out" not in capsys.readouterr().err
+    for baseline in (first, second):
+        assert cli.main(["compare", *map(str, paths), "--baseline", str(baseline)]) == 2
+        said = f"stalls of the host spoiled {baseline}, and the attempt {third} replaced it; name that one"
+        assert capsys.readouterr().err.splitlines()[-1].endswith(f"--baseline: {said}")
+    assert cli.main(["compare", str(third), str(other), "--baseline", str(second)]) == 2, "though it is not compared"
+    assert f"the attempt {third} replaced it" in capsys.readouterr().err
+    assert cli.main(["compare", *map(str, paths), "--baseline", str(third)]) == 0
+    elsewhere = tmp_path / "elsewhere" / first.name
+    assert cli.main(["compare", *map(str, paths), "--baseline", str(elsewhere)]) == 2
+    assert f"no group has the label or the run '{elsewhere}'" in capsys.readouterr().err
+
+
+def test_attempts_that_repeat_each_other_have_no_last_one(runs, capsys):
+    """Damaged runs: the search for the attempt that replaced a run ends nevertheless."""
+    first, second, other = (Path(runs.make(seed)) for seed in (1, 1, 2))
+    for run, before in ((first, second), (second, first)):
+        summary = json.loads((run / "summary.json").read_text())
+        summary["attempt"] = {"attempt": 2, "repeats": str(before), "reasons": []}
+        (run / "summary.json").write_text(json.dumps(summary))
+    assert cli.main(["compare", *map(str, (first, second, other)), "--baseline", str(first)]) == 2
+    assert f"stalls of the host spoiled {first}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("protocol", ["random", "stan"])
