@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.measures.distribution import SHARES, STEPS, Distribution, of_counts
+from metrics.measures.distribution import SHARES, STEPS, Distribution, of_counts, pool
 from metrics.measures.measure import count_values, largest, mean, quantile, total
 from metrics.tables.runs import SortedRuns, write_run
 from tests.examples import examples
@@ -62,6 +62,19 @@ def test_counts_of_integers_are_as_good_as_the_integers(values: list[int]) -> No
     _, expected = distribute([np.array(values, np.int64)])
     assert found == expected
     assert total(found) == total(np.array(values, np.int64)) == sum(values)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.lists(st.integers(-20, 20), max_size=2000), max_size=4))
+def test_several_distributions_together_have_the_curve_of_all_values(parts: list[list[int]]) -> None:
+    arrays = [np.array(part, np.float64) for part in parts]
+    values, upto = pool([distribute([each])[1] for each in arrays])
+    everything = np.sort(np.concatenate([np.empty(0), *arrays]))
+    assert upto[-1:].tolist() == [len(everything)][: len(everything)] and (np.diff(values) >= 0).all()
+    short = np.searchsorted(everything, values, "right")[np.flatnonzero(np.diff(values, append=np.inf))]
+    short -= upto[np.flatnonzero(np.diff(values, append=np.inf))]
+    kept = [len(each) // (STEPS - 1) for each in arrays]
+    assert ((short >= 0) & (short <= sum(kept))).all()
 
 
 def test_of_nothing_there_is_no_statistic() -> None:

@@ -24,8 +24,10 @@ from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.registry import HEADLINE
 from metrics.report.comparison import degree_figure, delay_figure, describe_cell
 from metrics.rundir import RunDir
+from metrics.totals import write_totals
 from tests.compared_runs import headline_runs, make_rows
 from tests.fabricate import Fabrication
+from tests.fabricated_totals import make_totals
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,8 @@ class Runs:
         summary |= {"run_id": "", "name": "fabricated", "seed": seed, "protocol": plan["experiment"]["protocol"]}
         for name, document in {"plan": plan, "manifest": manifest, "summary": summary}.items():
             (run_dir / f"{name}.json").write_text(json.dumps(document))
+        columns = {"publish_ns": 0, "direct_delay_ms": 1.0, "topic": 0, "copies": 1}
+        write_totals(RunDir(run_dir), make_totals(0, rows.deliveries.to_pandas().assign(**columns)))
         return str(run_dir)
 
 
@@ -231,17 +235,27 @@ def test_cells_say_value_difference_and_noise():
 
 
 def test_curves_are_of_all_runs_of_a_group(monkeypatch):
-    latencies, degrees = {"one": [10, np.nan], "two": [30]}, {"one": [2], "two": [4, 6]}
+    latencies = {"one": [10, 30, np.nan], "two": [20], "lost": [np.nan]}
+    degrees = {"one": [2], "two": [4, 6], "lost": []}
 
     def read(path: str) -> SimpleNamespace:
-        latency, degree = (pd.DataFrame({"latency_ms": latencies[path]}), pd.DataFrame({"degree": degrees[path]}))
-        return SimpleNamespace(honest=lambda name: latency, last=lambda name: degree)
+        delivered_ns = np.array(latencies[path]) * 1e6
+        columns = {"node": 1, "topic": 0, "publish_ns": 0, "direct_delay_ms": 1.0, "copies": 1}
+        rows = pd.DataFrame({"latency_ms": latencies[path], "delivered_ns": delivered_ns}).assign(**columns)
+        degree = pd.DataFrame({"degree": degrees[path]})
+        return SimpleNamespace(totals=make_totals(0, rows), last=lambda name: degree)
 
     monkeypatch.setattr("metrics.report.comparison.Run", read)
-    groups: Any = [SimpleNamespace(label="g", runs=[SimpleNamespace(path=path) for path in ("one", "two")])]
-    (delay,), (degree,) = (draw(groups).canvas.axes[0].get_lines() for draw in (delay_figure, degree_figure))
-    assert delay.get_xdata().tolist() == [10, 30]
-    assert delay.get_ydata().tolist() == pytest.approx([1 / 3, 2 / 3]), "of expected deliveries"
+    groups: Any = [SimpleNamespace(label="g", runs=[SimpleNamespace(path=path) for path in ("one", "two", "lost")])]
+    drawing = delay_figure(groups)
+    (delay,), (degree,) = (each.canvas.axes[0].get_lines() for each in (drawing, degree_figure(groups)))
+    assert delay.get_xdata().tolist() == [10, 20, 30]
+    assert delay.get_ydata().tolist() == pytest.approx([1 / 5, 2 / 5, 3 / 5]), "of expected deliveries"
+    assert drawing.seen == "g: median 20 ms, 99th percentile 24.9 ms (means of 2 runs)."
+    alone: Any = [SimpleNamespace(label="g", runs=groups[0].runs[:1])]
+    assert delay_figure(alone).seen == "g: median 20 ms, 99th percentile 29.8 ms."
+    nothing: Any = [SimpleNamespace(label="g", runs=groups[0].runs[2:])]
+    assert delay_figure(nothing).seen == "No data."
     assert degree.get_xdata().tolist() == [2, 4, 6]
 
 
