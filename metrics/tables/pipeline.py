@@ -154,7 +154,7 @@ class Pipeline:
             nodes_by_host=self._run.nodes_by_host,
         )
         make = partial(build_and_condense, sources, wire / "spans", zero_ns)
-        self._write(make, "hops", "transmissions", "host_delays", "streams", "carried", "copies", "classes")
+        self._write(make, "hops", "transmissions", "host_delays", "streams", "carried", "arrivals", "classes")
         self._staged.wire.complete()
 
     def _save_links(self) -> None:
@@ -247,7 +247,7 @@ class Pipeline:
             missing=self._missing,
         )
         make = partial(deliveries.build_deliveries, sources)
-        self._write(make, "deliveries", "messages")
+        self._write(make, "deliveries", "messages", "copies")
         weighed = MessageSources(
             messages=self._path("messages"),
             deliveries=self._path("deliveries"),

@@ -8,6 +8,7 @@ every query runs in PySpark and in DuckDB, with the same answers.
 import json
 import math
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -119,6 +120,16 @@ def test_a_table_has_its_rows_and_units(run: OpenRuns, folder: Path) -> None:
     assert (
         run.events.schema["ts_ns"].metadata == run.packets.schema["ts_ns"].metadata == {"unit": "ns", "comment": "ns"}
     )
+
+
+def test_copies_of_an_earlier_version_are_those_of_its_hops(
+    spark: SparkSession, run: OpenRuns, folder: Path, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(folder / "runs" / "quickstart" / QUICKSTART, tmp_path / "run"))
+    shutil.rmtree(path / "tables" / "copies.parquet")
+    earlier = open_run(spark, path)
+    assert sorted_rows(earlier.copies) == sorted_rows(run.copies) != []
+    assert earlier.copies.schema == run.copies.schema
 
 
 def test_recordings_are_read_without_tables(spark: SparkSession, folder: Path) -> None:
