@@ -402,7 +402,8 @@ class Pipeline:
                 self.least_wire_ns = find_least_wire(executor, self._path("hops"))
 
     def _save_checks(self) -> None:
-        write_totals(self._run, Totals(self.messages.totals, self.hops.totals, self.scheduled.settling))
+        totals = Totals(self.messages.totals, self.hops.totals, self.scheduled.settling, self._buckets)
+        write_totals(self._run, totals)
         found = Found(
             messages=self.messages,
             hops=self.hops,

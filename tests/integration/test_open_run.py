@@ -32,6 +32,7 @@ from metrics.rundir.files import SAMPLES_FILE
 from metrics.session import connect_server, session
 from metrics.tables import staged
 from metrics.tables.schemas import TABLES
+from metrics.totals import read_totals
 from tests.fabricate import Fabrication
 from tests.opened_rows import COMPARED, digest_rows
 from tests.standalone import MASTER, run_on_cluster
@@ -311,6 +312,8 @@ def test_an_analysis_through_connect_has_the_rows_of_one_process(server: str, tm
         ours, theirs = (pq.read_table(run / "tables" / name) for run in (here, there))
         assert ours.schema == theirs.schema
         assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, theirs.to_pylist())), name
+    found = [read_totals(RunDir(run)).messages.standouts for run in (here, there)]
+    assert found[0] == found[1] is not None
 
 
 def test_results_are_in_the_order_of_the_items_and_an_error_of_a_task_is_told(server: str) -> None:
