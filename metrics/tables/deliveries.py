@@ -30,6 +30,9 @@ from peer.core.bitset import Bitset, bitset
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
 COPIES: Final = arrow_schema("copies")
+GROUP_ROWS: Final = 10_000
+"""The rows of a row group of these tables: a reader of one message reads a row group or two of each."""
+
 _SHARES_PERCENT: Final = (50, 90, 99, 100)
 
 

@@ -64,7 +64,7 @@ from metrics.tables.published import PublishedSources, build_published
 from metrics.tables.reported_copies import build_reported
 from metrics.tables.scheduled import weigh_schedule
 from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, UNDERLAY_LINKS, arrow_schema
-from metrics.tables.shares import Made, Share, all_shares, write_share, write_shares
+from metrics.tables.shares import GROUP_ROWS, Made, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
@@ -247,7 +247,7 @@ class Pipeline:
             missing=self._missing,
         )
         make = partial(deliveries.build_deliveries, sources)
-        self._write(make, "deliveries", "messages", "copies")
+        self._write(make, "deliveries", "messages", "copies", group_rows=deliveries.GROUP_ROWS)
         weighed = MessageSources(
             messages=self._path("messages"),
             deliveries=self._path("deliveries"),
@@ -453,10 +453,10 @@ class Pipeline:
     def _path(self, name: str) -> Place:
         return self._tables / table_file(name)
 
-    def _write(self, make: Callable[[Share], Made], *names: str) -> None:
+    def _write(self, make: Callable[[Share], Made], *names: str, group_rows: int = GROUP_ROWS) -> None:
         """Write tables of the run to their place and other tables to the staging folder, one share per bucket."""
         targets = {name: self._path(name) if name in TABLES else self._staging / name for name in names}
-        write_shares(self._executor, make, targets, self._buckets)
+        write_shares(self._executor, make, targets, self._buckets, group_rows)
 
     def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
         self._write_small(name, pa.Table.from_pylist(rows, arrow_schema(name)))

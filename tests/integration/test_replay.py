@@ -201,6 +201,18 @@ def test_tables_of_earlier_versions_say_the_same(
     assert choose_messages(earlier) == choose_messages(run)
 
 
+def test_other_frames_about_a_message_are_no_copies(analysed: Path, truth: Truth, tmp_path: Path) -> None:
+    """In tables of earlier versions, whose copies are among all hops."""
+    message = min(truth.published)
+
+    def announce(rows: list[dict[str, Any]]) -> list[int | None]:
+        return [Data.kind + 1 if row["message_id"] == message else row["kind"] for row in rows]
+
+    run = Run(changed(analysed, tmp_path / "run", "hops", kind=announce))
+    first, second = read_spreads(run, sorted(truth.published)[:2])
+    assert not first.copies and first.expected and second.copies
+
+
 def test_the_page_has_its_data_and_needs_nothing_else(run: Run, spreads: list[Spread]) -> None:
     page = render_replay(run, spreads[:2], {})
     data = document(page)

@@ -16,14 +16,14 @@ from metrics.report.replay import choose_messages
 from metrics.report.run import Run
 from metrics.report.spread import read_spreads
 from metrics.storage.parquet import parts_of
-from metrics.tables import shares
+from metrics.tables import deliveries, shares
 from metrics.tables.buckets import of_messages
 from metrics.totals import read_totals
 from peer.core.frames import Data
 from tests.fabricate import Fabrication
 
 GROUP_ROWS = 5
-"""In place of the 100,000 that a row group has."""
+"""In place of the 10,000 that a row group has."""
 
 OF_MESSAGES = ("messages", "deliveries", "copies")
 """The tables whose rows are in the order of messages, in buckets of messages."""
@@ -50,7 +50,7 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patched:
         for name, value in (("MOST_ROWS", 3_000), ("LEAST_ROWS", 1_000), ("PIECE_ROWS", 400)):
             patched.setattr(shares, name, value)
-        patched.setattr(shares, "_GROUP_ROWS", GROUP_ROWS)
+        patched.setattr(deliveries, "GROUP_ROWS", GROUP_ROWS)
         analyse(run_dir, page=False)
     yield run_dir
 

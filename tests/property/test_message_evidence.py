@@ -27,7 +27,7 @@ from metrics.tables.buckets import divide, of_messages
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.message_evidence import MessageEvidence, MessageSources, weigh_messages
 from metrics.tables.schemas import arrow_schema
-from metrics.tables.standouts import read_standouts
+from metrics.tables.standouts import MOST_SLOWEST, find_standouts, merge_standouts, read_standouts
 from metrics.tables.timespans import SECOND_NS
 from metrics.totals import NodeDelays, SlowDelivery, Standouts
 from tests.examples import examples
@@ -246,7 +246,12 @@ def test_what_stands_out_is_what_a_plain_scan_finds(said: list[Row], expected: l
         weighed
         == read
         == Standouts(
-            slowest=tuple(SlowDelivery(*(row[name] for name in SlowDelivery._fields)) for row in slowest),
+            slowest=tuple(
+                SlowDelivery(
+                    row["message_id"], row["publisher"], row["node"], row["latency_ms"], row["direct_delay_ms"]
+                )
+                for row in slowest
+            ),
             undelivered=min(missing, default=None),
             typical=typical,
             by_node={node: NodeDelays(len(each), sum(each)) for node, each in sorted(delays_ns.items())},
@@ -254,6 +259,24 @@ def test_what_stands_out_is_what_a_plain_scan_finds(said: list[Row], expected: l
     )
     means_ms = {node: each.mean_ms for node, each in read.by_node.items()}
     assert means_ms == {node: pytest.approx(np.mean(each) / 1e6) for node, each in delays_ns.items()}
+
+
+def test_equal_delays_are_in_the_order_of_messages_and_nodes() -> None:
+    """Within a part, of which the first are chosen, and between parts."""
+    nothing = {"publisher": 0, "direct_delay_ms": None, "publish_ns": 0, "known": True}
+    keys = [(message, node) for message in range(4) for node in range(4)]
+    rows = [
+        nothing | {"message_id": message, "node": node, "latency_ms": 2.0, "delivered_ns": 2_000_000}
+        for message, node in keys
+    ]
+    parts = [
+        pa.Table.from_pylist(some, arrow_schema("deliveries")) for some in (rows[::-2], rows[-2::-2], rows[:1], [])
+    ]
+    for several in (parts, parts[::-1]):
+        found = merge_standouts(map(find_standouts, several))
+        assert [(each.message_id, each.node) for each in found.slowest] == sorted([keys[0], *keys])[:MOST_SLOWEST]
+    alone = find_standouts(pa.concat_tables(parts[:2]))
+    assert [(each.message_id, each.node) for each in alone.slowest] == keys[:MOST_SLOWEST]
 
 
 @settings(max_examples=examples(60), deadline=None)
