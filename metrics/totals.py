@@ -1,7 +1,7 @@
 """Totals for summary and report of the tables with one row per frame, message or delivery.
 
-The summary never reads these tables, and the report only rows of single messages (``metrics.report.spread``) and means
-per node, piece by piece.
+The summary never reads these tables. The report reads only the rows of the messages that it shows, from the parts and
+row groups that have them (``metrics.report.spread``).
 
 The tasks that make these tables count the rows (``metrics.tables.message_evidence``, ``metrics.tables.hop_evidence``).
 """
@@ -50,6 +50,47 @@ class FrameCounts(NamedTuple):
     len_bytes: int
 
 
+class SlowDelivery(NamedTuple):
+    """A delivery that was made."""
+
+    message_id: int
+    publisher: int | None
+    node: int
+    latency_ms: float
+    direct_delay_ms: float | None
+
+
+class NodeDelays(NamedTuple):
+    """Deliveries whose delay is known, and the sum of their delays."""
+
+    deliveries: int
+    total_ns: int
+
+    @property
+    def mean_ms(self) -> float:
+        """The mean delay; there must be a delivery."""
+        return self.total_ns / self.deliveries / 1e6
+
+
+class Standouts(Struct, frozen=True):
+    """The messages, deliveries and nodes that a report names. Only deliveries to honest nodes count.
+
+    Attributes:
+        slowest: the slowest deliveries (``metrics.tables.standouts.MOST_SLOWEST``), slowest first; equal ones by
+            message and node.
+        undelivered: the message of the least number with a delivery that is known not to be made; None = there is
+            none.
+        typical: the message of the least number whose ``t50_ms`` is the lower median of all ``t50_ms``; None = no
+            message has one.
+        by_node: by subscriber.
+    """
+
+    slowest: tuple[SlowDelivery, ...]
+    undelivered: int | None
+    typical: int | None
+    by_node: dict[int, NodeDelays]
+
+
 class MessageTotals(Struct, frozen=True):
     """The tables ``messages`` and ``deliveries``, and the copies that nodes received and handled (see ``at_relay``).
 
@@ -71,6 +112,7 @@ class MessageTotals(Struct, frozen=True):
     copies_by_node: dict[int, CopyCounts]  # by receiver
     copies_by_sender: dict[int, RowCount]
     lag_ms_max: dict[int, float]  # lag of publications, by the second for which they were scheduled
+    standouts: Standouts | None = None  # None: computed by an earlier version (``metrics.tables.standouts``)
 
     @property
     def deliveries(self) -> DeliveryCounts:
@@ -91,11 +133,21 @@ class HopTotals(Struct, frozen=True):
 
 
 class Totals(Struct, frozen=True):
-    """``totals.json`` in the folder of tables."""
+    """``totals.json`` in the folder of tables.
+
+    Attributes:
+        messages: the totals of messages, deliveries and copies.
+        hops: the totals of hops.
+        settling: deliveries that ``workload.settle_s`` excludes, by the schedule.
+        buckets: in how many buckets the tables ``messages``, ``deliveries`` and ``copies`` are
+            (``metrics.tables.buckets.of_messages``). Rows of a file are in the order of messages. None: an earlier
+            version computed the tables; it had another order, and no table ``copies``.
+    """
 
     messages: MessageTotals
     hops: HopTotals
-    settling: int = 0  # deliveries that ``workload.settle_s`` excludes, by the schedule
+    settling: int = 0
+    buckets: int | None = None
 
 
 def write_totals(run: RunDir, totals: Totals) -> None:

@@ -8,7 +8,16 @@ import numpy as np
 import pandas as pd
 
 from metrics.measures.distribution import Distribution, kept_ranks
-from metrics.totals import CopyCounts, DeliveryCounts, HopTotals, MessageTotals, RowCount, Totals
+from metrics.totals import (
+    CopyCounts,
+    DeliveryCounts,
+    HopTotals,
+    MessageTotals,
+    NodeDelays,
+    RowCount,
+    Standouts,
+    Totals,
+)
 
 SECOND_NS = 1_000_000_000
 _NO_ROWS = pd.DataFrame()
@@ -55,6 +64,7 @@ def make_totals(
             copies_by_node=by_node,
             copies_by_sender={},
             lag_ms_max={},
+            standouts=Standouts((), None, None, _add_delays(expected)),
         ),
         HopTotals(**of_hops, judged_send_ms=nothing, judged_receive_ms=nothing, sent={}),
     )
@@ -71,6 +81,15 @@ def distribute(values: Iterable[Any], unit: float = 1.0) -> Distribution:
     known = np.sort([value / unit for value in values if pd.notna(value)])
     ranks = kept_ranks(len(known))
     return Distribution(len(known), float(known.sum()), tuple(ranks), tuple(known[ranks].tolist() if ranks else ()))
+
+
+def _add_delays(rows: Iterable[dict[str, Any]]) -> dict[int, NodeDelays]:
+    """The number and the sum of the known delays, by node."""
+    found: dict[int, list[int]] = defaultdict(list)
+    for row in rows:
+        if pd.notna(row["latency_ms"]):
+            found[row["node"]].append(round(row["latency_ms"] * 1e6))
+    return {node: NodeDelays(len(each), sum(each)) for node, each in sorted(found.items())}
 
 
 def _count(keys: Iterable[int], made: Iterable[bool]) -> dict[int, DeliveryCounts]:

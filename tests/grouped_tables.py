@@ -10,5 +10,8 @@ def grouped(
     run: Any, name: str, keys: Sequence[str], *columns: str, by: str, honest: bool = False
 ) -> pd.DataFrame | None:
     """The groups of a run whose tables are in memory; a method of it."""
-    table = run.honest(name) if honest else run.table(name)
-    return None if table is None else table.groupby(list(keys))[list(columns)].agg(by).reset_index()
+    table = run.table(name)
+    if table is None:
+        return None
+    rows = table[~table["node"].isin(run.adversaries)] if honest else table
+    return rows.groupby(list(keys))[list(columns)].agg(by).reset_index()

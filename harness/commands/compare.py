@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from harness.errors import ExperimentError
 from harness.terminal import printable, say
@@ -21,6 +21,10 @@ UNBOUNDED = 10_000
 
 UNDECIDED, FAILED = 3, 4
 """Exit statuses: a condition of ``--fail-if`` could be neither confirmed nor rejected; one is met."""
+
+
+Replaced: TypeAlias = "dict[tuple[Place, str], Place]"
+"""The later attempt by the folder and the name of the run that it replaced."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,13 +65,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     conditions, names = _conditions(arguments.fail_if), _measures(arguments.measure)
     finished = [path for path in arguments.runs if _is_finished(path)]
-    runs = _last_attempts([Run(path) for path in finished or arguments.runs])
+    runs, replaced = _last_attempts([Run(path) for path in finished or arguments.runs])
     groups = group_runs(runs, by_folder=arguments.by_folder)
     if conditions and len(groups) < 2:
         raise ExperimentError("--fail-if", "all runs are of one group, so that there is no difference to judge")
     if names is not None:
         names = list(dict.fromkeys([*names, *(condition.measure for condition in conditions)]))
-    comparison = compare(groups, _baseline(arguments.baseline, groups), names)
+    comparison = compare(groups, _baseline(arguments.baseline, groups, replaced), names)
     outcomes = judge(conditions, comparison) if conditions else []
     _print(comparison)
     if arguments.html is not None:
@@ -105,14 +109,29 @@ def _measures(names: list[str] | None) -> list[str] | None:
     return names
 
 
-def _baseline(text: str | None, groups: "list[Group]") -> int:
-    """Return the place of the group with this label or run; the first one if nothing is asked."""
+def _baseline(text: str | None, groups: "list[Group]", replaced: "Replaced") -> int:
+    """Return the place of the group with this label or run; the first one if nothing is asked.
+
+    Raises:
+        ExperimentError: there is no such group, or a later attempt replaced the run.
+    """
     if text is None:
         return 0
     for number, group in enumerate(groups):
         if text == group.label or place(text).resolve() in [run.path.resolve() for run in group.runs]:
             return number
+    if (later := _find_last(place(text), replaced)) is not None:
+        problem = f"stalls of the host spoiled {text}, and the attempt {later} replaced it; name that one"
+        raise ExperimentError("--baseline", problem)
     raise ExperimentError("--baseline", f"no group has the label or the run '{text}'; the groups: {_names(groups)}")
+
+
+def _find_last(run: Place, replaced: "Replaced") -> Place | None:
+    """Return the last attempt that replaced a run, None if there is none."""
+    found, where, others = None, run.resolve(), dict(replaced)
+    while later := others.pop((where.parent, where.name), None):  # used once: damaged runs may repeat each other
+        found, where = later, later.resolve()
+    return found
 
 
 def _names(groups: "list[Group]") -> str:
@@ -127,21 +146,23 @@ def _is_finished(path: Place) -> bool:
     return False
 
 
-def _last_attempts(runs: "list[Run]") -> "list[Run]":
-    """Return the runs without those that another one repeats, and report on stderr which are left out.
+def _last_attempts(runs: "list[Run]") -> "tuple[list[Run], Replaced]":
+    """Return the runs that no other run repeats, and what replaced the others, which are reported on stderr.
 
     ``trellis run --retry-host-stalls`` repeats a run with the same seed, so the two are no two samples. They may have
     been moved together since.
     """
     places = [(path.parent, path.name) for path in (run.path.resolve() for run in runs)]
-    attempts = zip(places, (run.summary.attempt for run in runs), strict=True)
-    repeated = {(folder, Path(attempt.repeats).name) for (folder, _), attempt in attempts if attempt}
-    if repeated.issuperset(places):  # no run would be left, as if each repeated another one
-        return runs
+    replaced: Replaced = {}
+    for run, (folder, _) in zip(runs, places, strict=True):
+        if attempt := run.summary.attempt:
+            replaced[folder, Path(attempt.repeats).name] = run.path
+    if replaced.keys() >= set(places):  # no run would be left, as if each repeated another one
+        return runs, {}
     for run, where in zip(runs, places, strict=True):
-        if where in repeated:
+        if where in replaced:
             say(f"left out: {run.path}: a later attempt repeats it", file=sys.stderr)
-    return [run for run, where in zip(runs, places, strict=True) if where not in repeated]
+    return [run for run, where in zip(runs, places, strict=True) if where not in replaced], replaced
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -53,10 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_page(run_dir: Path, message_id: int | None, out: Path) -> None:
     from metrics.report.replay import choose_messages, render_replay
     from metrics.report.run import Run
-    from metrics.report.spread import find_slowest, read_spreads
+    from metrics.report.spread import read_spreads
 
     analysed = Run(run_dir)
-    reasons = choose_messages(analysed, find_slowest(analysed)) if message_id is None else {}
+    reasons = choose_messages(analysed) if message_id is None else {}
     wanted = [*reasons] if message_id is None else [message_id]
     spreads = read_spreads(analysed, wanted)
     if not spreads:

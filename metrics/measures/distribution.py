@@ -59,6 +59,18 @@ class Distribution(Struct, frozen=True):
         return np.array(self.values, np.float64), np.array(self.ranks, np.int64) + 1
 
 
+def pool(several: Sequence[Distribution]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
+    """Return the curve of several distributions together, as ``Distribution.steps`` does.
+
+    Between two values that a distribution keeps, fewer than n / (``STEPS`` - 1) of its n values are not counted.
+    """
+    curves = [each.steps for each in several]
+    values = np.concatenate([np.empty(0), *(values for values, _ in curves)])
+    steps = np.concatenate([np.empty(0, np.int64), *(np.diff(upto, prepend=0) for _, upto in curves)])
+    order = np.argsort(values, kind="stable")
+    return values[order], np.cumsum(steps[order])
+
+
 def of_counts(values: Sequence[int], counts: Sequence[int]) -> Distribution:
     """Return the distribution of integers: each of some rising values, and how often it occurs."""
     until = np.cumsum(np.array(counts, np.int64))

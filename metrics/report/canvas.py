@@ -102,7 +102,19 @@ def plot_cdf(
         every = np.sort(every[~np.isnan(every)])
         known, upto = len(every), np.array(kept_ranks(len(every)), int) + 1
         ordered = every[upto - 1]
-    axes.step(np.maximum(ordered, least), upto / (known if of is None else of), where="post", **style)
+    plot_steps(axes, np.maximum(ordered, least), upto / (known if of is None else of), **style)
+
+
+def plot_steps(axes: Axes, values: npt.ArrayLike, shares: npt.ArrayLike, **style: Any) -> None:  # noqa: ANN401
+    """Draw a cumulative distribution from its steps.
+
+    Args:
+        axes: where to draw.
+        values: (n,) in rising order.
+        shares: (n,) the share of all values up to each.
+        style: further arguments of matplotlib's ``Axes.step``.
+    """
+    axes.step(values, shares, where="post", **style)
 
 
 def whole_numbers(axis: Axis, most: int = 9) -> None:

@@ -13,7 +13,8 @@ from msgspec import structs
 from metrics.comparison.conditions import Outcome
 from metrics.comparison.differences import Cell, Comparison, describe_p
 from metrics.comparison.groups import Group, own_settings
-from metrics.report.canvas import WIDTH, legend_above, plain_axes, plot_cdf, styled, whole_numbers
+from metrics.measures.distribution import pool
+from metrics.report.canvas import WIDTH, legend_above, plain_axes, plot_cdf, plot_steps, styled, whole_numbers
 from metrics.report.figures.chapter import Drawing, number, spread
 from metrics.report.figures.world import draw_world
 from metrics.report.page import format_number, template
@@ -136,12 +137,15 @@ def delay_figure(groups: Sequence[Group]) -> Drawing:
     canvas, axes = plain_axes()
     seen = []
     for group, line in zip(groups, cycle(_LINES), strict=False):
-        tables = [table for run in group.runs if (table := Run(run.path).honest("deliveries")) is not None]
-        latency = _pool([table["latency_ms"].dropna() for table in tables])
-        if len(latency):
-            plot_cdf(axes, latency, of=sum(map(len, tables)), label=group.label, linestyle=line)
-            median, high, _ = spread(latency)
-            seen.append(f"{group.label}: median {number(median)} ms, 99th percentile {number(high)} ms")
+        totals = [Run(run.path).totals.messages for run in group.runs]
+        made = [each.latency_ms for each in totals if len(each.latency_ms)]
+        if made:
+            values, upto = pool(made)
+            expected = sum(each.deliveries.expected for each in totals)
+            plot_steps(axes, values, upto / expected, label=group.label, linestyle=line)
+            median, high, _ = np.mean([spread(each) for each in made], axis=0).tolist()
+            of_runs = f" (means of {len(made)} runs)" if len(made) > 1 else ""
+            seen.append(f"{group.label}: median {number(median)} ms, 99th percentile {number(high)} ms{of_runs}")
     axes.set(xlabel="delay from publication (ms)", ylabel="share of expected deliveries", ylim=(0, 1.02))
     return _explained(canvas, seen)
 

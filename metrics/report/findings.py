@@ -147,16 +147,14 @@ def _slowest(slow: Sequence[SlowRow]) -> Iterator[Finding]:
 
 
 def _waiting(run: Run) -> Iterator[Finding]:
-    means = run.grouped("deliveries", ["node"], "latency_ms", by="mean", honest=True)
-    if means is None:
+    means_ms = {node: delays.mean_ms for node, delays in run.standouts.by_node.items()}
+    if len(means_ms) <= _NAMED:
         return
-    known = means.dropna(subset=["latency_ms"]).sort_values(["latency_ms", "node"], ascending=[False, True])
-    if len(known) <= _NAMED:
-        return
-    worst = [f"{run.name_node(row.node)} {number(row.latency_ms)} ms" for row in known.head(_NAMED).itertuples()]
+    worst = sorted(means_ms, key=lambda node: (-means_ms[node], node))[:_NAMED]
+    named = [f"{run.name_node(node)} {number(means_ms[node])} ms" for node in worst]
     yield Finding(
-        f"These nodes wait longest for a message, on average: {', '.join(worst)}; "
-        f"the median node waits {number(float(known['latency_ms'].median()))} ms."
+        f"These nodes wait longest for a message, on average: {', '.join(named)}; "
+        f"the median node waits {number(float(np.median(list(means_ms.values()))))} ms."
     )
 
 

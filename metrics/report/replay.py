@@ -16,7 +16,7 @@ from metrics.report.page import sentence, template
 from metrics.report.palette import palette_css
 from metrics.report.run import Run
 from metrics.report.script import read_script
-from metrics.report.spread import MOST_COPIES, SlowDelivery, Spread, find_typical, find_undelivered
+from metrics.report.spread import MOST_COPIES, Spread
 
 _DEGREES: Final = 2
 """The decimals of latitudes and longitudes in a page."""
@@ -25,25 +25,22 @@ Reasons = Mapping[int, Sequence[str]]
 """Why a message is in a replay, by the message."""
 
 
-def choose_messages(run: Run, slowest: Sequence[SlowDelivery]) -> dict[int, list[str]]:
-    """Choose the messages of a run's replay, and say why each is one.
-
-    Args:
-        run: the analysed run.
-        slowest: its slowest deliveries, slowest first.
+def choose_messages(run: Run) -> dict[int, list[str]]:
+    """Choose the messages of an analysed run's replay, and say why each is one.
 
     Returns:
         The reasons by message: the messages of the slowest deliveries, one with a delivery that was not made, and one
         whose median delay is the median over all messages.
     """
     chosen: dict[int, list[str]] = {}
+    slowest = run.standouts.slowest
     for place, delivery in enumerate(slowest, 1):
         rank = "the slowest delivery of the run" if place == 1 else f"slow delivery {place} of {len(slowest)}"
         words = f"{rank}: {number(delivery.latency_ms)} ms to {run.name_node(delivery.node)}"
         chosen.setdefault(delivery.message_id, []).append(words)
     others = (
-        (find_undelivered(run), "a delivery that was not made"),
-        (find_typical(run), "a typical message: its median delay is the median over all messages"),
+        (run.standouts.undelivered, "a delivery that was not made"),
+        (run.standouts.typical, "a typical message: its median delay is the median over all messages"),
     )
     for message_id, words in others:
         if message_id is not None:

@@ -9,7 +9,7 @@ from metrics.report.page import render
 from metrics.report.replay import choose_messages, render_replay
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow, list_slow
-from metrics.report.spread import find_slowest, read_spreads
+from metrics.report.spread import read_spreads
 from metrics.report.svg import to_svg
 from metrics.rundir import write_file
 from metrics.rundir.files import REPLAY_PAGE, REPORT_FOLDER, REPORT_PAGE
@@ -51,10 +51,9 @@ def write(run_dir: Place, results: Place | None = None, baseline: Place | None =
 
 def _write_replay(run: Run) -> Sequence[SlowRow]:
     """Write the replay of the run's slowest deliveries, and return the rows of these; none without a delivery."""
-    slowest = find_slowest(run)
-    reasons = choose_messages(run, slowest)
+    reasons = choose_messages(run)
     spreads = read_spreads(run, list(reasons))
     if spreads:
         page = render_replay(run, spreads, reasons, report=(run.results / REPORT_PAGE).name)
         write_file(run.results / REPLAY_PAGE, page.encode())
-    return list_slow(run, slowest, spreads)
+    return list_slow(run, spreads)

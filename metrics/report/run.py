@@ -16,7 +16,8 @@ from metrics.rundir.files import table_file
 from metrics.storage import Place
 from metrics.storage.parquet import group_parquet, read_parquet
 from metrics.tables.schemas import arrow_schema, require_tables
-from metrics.totals import Totals, read_totals
+from metrics.tables.standouts import read_standouts
+from metrics.totals import Standouts, Totals, read_totals
 
 
 class Run(RunDir):
@@ -88,6 +89,12 @@ class Run(RunDir):
         """The totals of the tables that have one row per frame, message or delivery."""
         return read_totals(self)
 
+    @cached_property
+    def standouts(self) -> Standouts:
+        """The messages, deliveries and nodes that a report names."""
+        found = self.totals.messages.standouts
+        return read_standouts(self) if found is None else found
+
     def name_node(self, node: int | None) -> str:
         """Return a node with its site, for people."""
         if node is None or not 0 <= node < len(self.nodes):
@@ -100,11 +107,6 @@ class Run(RunDir):
             path = self.tables / table_file(name)
             self._tables[name] = read_parquet(path).to_pandas() if path.exists() else None
         return self._tables[name]
-
-    def honest(self, name: str) -> pd.DataFrame | None:
-        """Return a table's rows of honest nodes, None if the run has no table of that name."""
-        table = self.table(name)
-        return table if table is None else table[~table["node"].isin(self.adversaries)]
 
     def grouped(
         self, name: str, keys: Sequence[str], *columns: str, by: str, honest: bool = False

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from metrics.report.run import Run
-from metrics.report.spread import SlowDelivery, Spread
+from metrics.report.spread import Spread
 from metrics.rundir.files import REPLAY_PAGE
+from metrics.totals import SlowDelivery
 
 
 class SlowRow(Struct, frozen=True):
@@ -31,16 +32,15 @@ class SlowRow(Struct, frozen=True):
     replay: str | None
 
 
-def list_slow(run: Run, slowest: Sequence[SlowDelivery], spreads: Sequence[Spread]) -> list[SlowRow]:
-    """Return the rows of the slowest deliveries.
+def list_slow(run: Run, spreads: Sequence[Spread]) -> list[SlowRow]:
+    """Return the rows of the slowest deliveries, slowest first.
 
     Args:
         run: the analysed run.
-        slowest: the deliveries, slowest first.
         spreads: the messages of the run's replay.
     """
     known = {spread.message_id: spread for spread in spreads}
-    return [_row(run, delivery, known.get(delivery.message_id)) for delivery in slowest]
+    return [_row(run, delivery, known.get(delivery.message_id)) for delivery in run.standouts.slowest]
 
 
 def _row(run: Run, delivery: SlowDelivery, spread: Spread | None) -> SlowRow:

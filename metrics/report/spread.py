@@ -1,11 +1,13 @@
 """Finds how single messages spread: their copies and deliveries, for the replay and for what stands out in a run.
 
-The tables of copies and deliveries may be larger than memory, so they are read piece by piece. Only the rows of the
-chosen messages are kept.
+The tables of copies and deliveries may be larger than memory. Only the files of the chosen messages' buckets are
+opened. Their rows are in the order of messages, so only the row groups that may have the messages are read. The tables
+of earlier versions have another order and are read piece by piece.
 """
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -16,13 +18,12 @@ from msgspec import Struct
 
 from metrics.report.run import Run
 from metrics.rundir.files import table_file
-from metrics.storage.parquet import scan_parquet
+from metrics.storage import Place
+from metrics.storage.parquet import parts_of, scan_parquet
+from metrics.tables.buckets import of_messages
 from metrics.tables.columns import holds, numbers, valid
 from metrics.tables.schemas import arrow_schema
 from peer.core.frames import Data
-
-MOST_SLOWEST: Final = 10
-"""How many of the slowest deliveries a report lists. Its replay has their messages."""
 
 MOST_COPIES: Final = 10_000
 """The most copies of a message in a replay. First copies are always there; the latest others are left out."""
@@ -34,16 +35,6 @@ _INSTANTS: Final = ("log_send_ns", "tap_tx_ns", "tap_rx_ns", "log_recv_ns")
 _NEVER: Final = int(np.iinfo(np.int64).max)
 
 Ints = npt.NDArray[np.int64]
-
-
-class SlowDelivery(NamedTuple):
-    """A delivery that was made."""
-
-    message_id: int
-    publisher: int | None
-    node: int
-    latency_ms: float
-    direct_delay_ms: float | None
 
 
 class Expected(NamedTuple):
@@ -122,71 +113,58 @@ class Spread(Struct, frozen=True, dict=True):
         return tuple(reversed(path))
 
 
-def find_slowest(run: Run, most: int = MOST_SLOWEST) -> list[SlowDelivery]:
-    """Return the slowest deliveries to honest nodes, slowest first; equal ones by message and node."""
-    columns = [*SlowDelivery._fields]
-    where = pc.field("latency_ms").is_valid() & ~pc.field("node").isin(sorted(run.adversaries))
-    order = [("latency_ms", "descending"), ("message_id", "ascending"), ("node", "ascending")]
-    found: pa.Table | None = None
-    for piece in _scan(run, "deliveries", columns, where):
-        both = piece if found is None else pa.concat_tables([found, piece])
-        found = both.take(pc.select_k_unstable(both, k=min(most, len(both)), sort_keys=order))
-    return [] if found is None else [SlowDelivery(**row) for row in found.to_pylist()]
-
-
-def find_undelivered(run: Run) -> int | None:
-    """Return the least number of a message of which a delivery to an honest node was not made; None = there is none."""
-    missing = pc.field("delivered_ns").is_null() & pc.field("known")
-    where = missing & ~pc.field("node").isin(sorted(run.adversaries))
-    least = [pc.min(piece["message_id"]).as_py() for piece in _scan(run, "deliveries", ["message_id"], where)]
-    return min((each for each in least if each is not None), default=None)
-
-
-def find_typical(run: Run) -> int | None:
-    """Return the message whose median delay is the median over all messages; None if no message has one."""
-    where = pc.field("t50_ms").is_valid()
-    pieces = [*_scan(run, "messages", ["message_id", "t50_ms"], where)]
-    if not pieces:
-        return None
-    ordered = pa.concat_tables(pieces).sort_by([("t50_ms", "ascending"), ("message_id", "ascending")])
-    typical: int = ordered["message_id"][(len(ordered) - 1) // 2].as_py()
-    return typical
-
-
 def read_spreads(run: Run, message_ids: Sequence[int]) -> list[Spread]:
     """Return how some messages spread, in the order given. A message that the run does not have is left out."""
-    known = [each for each in message_ids if 0 <= each < _NEVER]
-    if not known:
-        return []
-    wanted = pc.field("message_id").isin(known)
-    is_copy = wanted & (pc.field("kind") == Data.kind)
-    messages = _read(run, "messages", wanted)
-    deliveries = _read(run, "deliveries", wanted)
-    copies = _read(run, "hops", is_copy)
+    wanted = [each for each in dict.fromkeys(message_ids) if 0 <= each < _NEVER]
+    messages, deliveries = (_read_rows(run, table, wanted) for table in ("messages", "deliveries"))
+    copies = _read_rows(run, "hops" if run.totals.buckets is None else "copies", wanted)
     rows = {row["message_id"]: row for row in messages.to_pylist()}
     return [
         _make_spread(run, rows[each], *(_of(table, each) for table in (deliveries, copies)))
-        for each in dict.fromkeys(message_ids)
+        for each in wanted
         if each in rows
     ]
 
 
+_COPIES: Final = ("message_id", "src_node", "dst_node", *_INSTANTS, "is_dup", "is_relay")
+
 _READ: Final = {
     "messages": ("message_id", "topics", "publisher", "scheduled_ns", "publish_ns", "payload_bytes"),
     "deliveries": ("message_id", "node", "delivered_ns", "direct_delay_ms", "known"),
-    "hops": ("message_id", "src_node", "dst_node", *_INSTANTS, "is_dup", "is_relay"),
+    "copies": _COPIES,
+    "hops": _COPIES,
 }
-"""The columns of the tables that a spread needs."""
+"""The columns of the tables that a spread needs. ``hops``: only tables of earlier versions."""
 
 
-def _scan(run: Run, table: str, columns: Sequence[str], where: pc.Expression) -> Iterator[pa.Table]:
-    return scan_parquet(run.tables / table_file(table), arrow_schema(table), columns, where)
+def _read_rows(run: Run, table: str, message_ids: Sequence[int]) -> pa.Table:
+    """Return the rows of some messages; of hops only the copies."""
+    schema, path = arrow_schema(table), run.tables / table_file(table)
+    columns = _READ[table]
+    found = [pa.schema([schema.field(name) for name in columns]).empty_table()]
+    for parts, own in _divide(path, message_ids, run.totals.buckets):
+        where = reduce(operator.or_, (pc.field("message_id") == each for each in own))
+        if table == "hops":
+            where &= pc.field("kind") == Data.kind
+        found += scan_parquet(path, schema, columns, where, parts)
+    return pa.concat_tables(found).combine_chunks()
 
 
-def _read(run: Run, table: str, where: pc.Expression) -> pa.Table:
-    schema = arrow_schema(table)
-    nothing = pa.schema([schema.field(name) for name in _READ[table]]).empty_table()
-    return pa.concat_tables([nothing, *_scan(run, table, _READ[table], where)]).combine_chunks()
+def _divide(
+    path: Place, message_ids: Sequence[int], buckets: int | None
+) -> Iterator[tuple[list[Place] | None, list[int]]]:
+    """Yield parts of a table, and the messages whose rows are there. Without buckets it is one part.
+
+    Statistics of row groups rule out values that a column is compared with, but not all versions of Arrow do so for a
+    set of values (``isin``).
+    """
+    if buckets is None:
+        if message_ids:
+            yield None, list(message_ids)
+        return
+    bucket = of_messages(pa.array(message_ids, pa.int64()), buckets)
+    for each in np.unique(bucket).tolist():
+        yield parts_of(path, each), [message for message, at in zip(message_ids, bucket, strict=True) if at == each]
 
 
 def _of(table: pa.Table, message_id: int) -> pa.Table:
@@ -198,7 +176,7 @@ def _make_spread(run: Run, message: Mapping[str, Any], deliveries: pa.Table, cop
     inside = [
         pc.and_(pc.greater_equal(copies[name], 0), pc.less(copies[name], nodes)) for name in ("src_node", "dst_node")
     ]
-    copies = copies.filter(pc.and_(*inside))
+    copies = copies.filter(pc.and_(*inside)).sort_by([(name, "ascending") for name in _COPIES])
     instants = {name: numbers(copies[name], _NEVER) for name in _INSTANTS}
     begins = np.minimum.reduce([*instants.values()])
     origin, origin_ns = _find_origin(message, begins)

@@ -99,20 +99,27 @@ def group_parquet(
 
 
 def scan_parquet(
-    path: Place, schema: pa.Schema, columns: Sequence[str], where: pc.Expression | None = None
+    path: Place,
+    schema: pa.Schema,
+    columns: Sequence[str],
+    where: pc.Expression | None = None,
+    parts: Sequence[Place] | None = None,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a file, or of a folder of parts, piece by piece: few pieces are in memory at a time.
+
+    Row groups whose least and largest values show that no row is selected are not read.
 
     Args:
         path: the file or folder; nothing is yielded if it is missing.
         schema: the schema of the rows.
         columns: the columns to read.
         where: selects rows; None = all.
+        parts: the parts of the folder to read; None = all.
     """
     if not path.exists():
         return
     with _naming(path):
-        pieces = open_dataset(path, schema).to_batches(
+        pieces = open_dataset(path if parts is None else parts, schema).to_batches(
             columns=list(columns), filter=where, batch_readahead=_READ_AHEAD, fragment_readahead=1
         )
         for piece in pieces:

@@ -226,10 +226,10 @@ def proven_links(copies: pa.Table, interests: pa.Table) -> pa.Table:
     """Return copies that show a logical link of their sender: both ends subscribe to exactly one of the copy's topics.
 
     A copy with several such topics shows one of several links, but not which. ``copies`` are the first and the last
-    copy with the same topics on a connection (``condensed.condense_copies``). Columns (``PROVEN``): node (the sender),
-    peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns, and told: whether the peer's subscription began ``TOLD``
-    before the copy was sent. An earlier copy may be meant for an earlier subscription, of a peer that has left and
-    joined again since.
+    copy with the same topics on a connection (``condensed.condense_arrivals``). Columns (``PROVEN``): node (the
+    sender), peer, topic, conn, log_send_ns, tap_rx_ns, log_recv_ns, and told: whether the peer's subscription began
+    ``TOLD`` before the copy was sent. An earlier copy may be meant for an earlier subscription, of a peer that has left
+    and joined again since.
     """
     copies = copies.combine_chunks()
     copy, topic = numbers(pc.list_parent_indices(copies["topics"])), pc.list_flatten(copies["topics"])

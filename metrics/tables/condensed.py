@@ -36,9 +36,9 @@ HOST_DELAYS: Final = pa.schema([HOPS.field(name) for name in ("log_send_ns", "d_
 
 
 def build_and_condense(sources: HopSources, spans: Place, zero_ns: int, share: Share) -> Iterator[Tables]:
-    """Make a share of ``hops``, and condense it into ``streams``, ``carried`` and ``copies``.
+    """Make a share of ``hops``, and condense it into ``streams``, ``carried`` and ``arrivals``.
 
-    See ``condense_streams``, ``condense_topics`` and ``condense_copies``. It also yields ``TRANSMISSIONS`` in buckets
+    See ``condense_streams``, ``condense_topics`` and ``condense_arrivals``. It also yields ``TRANSMISSIONS`` in buckets
     of messages, and ``HOST_DELAYS`` and ``classes`` (``overhead.frame_classes``) in buckets of seconds, in as many
     buckets as there are shares.
 
@@ -80,7 +80,7 @@ def _condense_piece(
         "transmissions": by_message,
         "streams": condense_streams(rows),
         "carried": condense_topics(rows.filter(pc.and_(data, pc.is_valid(rows["tap_tx_ns"])))),
-        "copies": condense_copies(rows.filter(pc.and_(data, pc.is_valid(rows["tap_rx_ns"])))),
+        "arrivals": condense_arrivals(rows.filter(pc.and_(data, pc.is_valid(rows["tap_rx_ns"])))),
         "classes": divide(classes, of_seconds(classes["second_ns"], zero_ns, share.count), share.count),
     }
 
@@ -117,7 +117,7 @@ def condense_topics(copies: pa.Table) -> pa.Table:
     return group_rows(carried, *carried.column_names)[1]
 
 
-def condense_copies(copies: pa.Table) -> pa.Table:
+def condense_arrivals(copies: pa.Table) -> pa.Table:
     """Return the first and the last copy that arrived of the copies with the same topics on a connection.
 
     Columns: conn, incarnation, src_node, dst_node, topics, log_send_ns, tap_rx_ns, log_recv_ns.

@@ -1,4 +1,4 @@
-"""The tables of messages, and of all (message, subscriber) pairs for which a delivery is expected."""
+"""The tables of messages, of their copies, and of all (message, subscriber) pairs for which a delivery is expected."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -29,6 +29,10 @@ from peer.core.bitset import Bitset, bitset
 
 DELIVERIES: Final = arrow_schema("deliveries")
 MESSAGES: Final = arrow_schema("messages")
+COPIES: Final = arrow_schema("copies")
+GROUP_ROWS: Final = 10_000
+"""The rows of a row group of these tables: a reader of one message reads a row group or two of each."""
+
 _SHARES_PERCENT: Final = (50, 90, 99, 100)
 
 
@@ -48,17 +52,19 @@ class DeliverySources:
 
 
 def build_deliveries(sources: DeliverySources, share: Share) -> Iterator[Tables]:
-    """Make the rows of the ``deliveries`` and ``messages`` tables for a share of the messages.
+    """Make the rows of the ``deliveries``, ``messages`` and ``copies`` tables for a share of the messages.
 
     ``deliveries`` has one row per message and node other than its publisher, if the message was for the node when it
     was published, and the node had joined ``workload.settle_s`` before. A message with an expression is for the nodes
     that satisfy it. Any other message is for the subscribers of its topics. The delay is measured twice: by the logs,
-    and by the captures alone. ``messages`` says how far each message came, and what it cost.
+    and by the captures alone. ``messages`` says how far each message came, and what it cost. ``copies`` has its copies.
+    The rows of all three are in the order of messages, so that few row groups have those of one message.
 
     Yields:
         The tables of messages with at most ``PIECE_ROWS`` events, copies and subscribers together, or of one message.
     """
-    messages, interests = read_bucket(sources.published, PUBLISHED, share), read_parquet(sources.interests)
+    messages = read_bucket(sources.published, PUBLISHED, share).sort_by("message_id")
+    interests = read_parquet(sources.interests)
     staged = ((sources.told, TOLD), (sources.transmissions, TRANSMISSIONS), (sources.earliest, EARLIEST))
     rows = sum(bucket_dataset(path, schema, share).count_rows() for path, schema in staged)
     several = _plan_pieces(messages, interests, rows)
@@ -108,8 +114,10 @@ def _build_piece(
     columns |= _delays(columns, _time_departures(copies, messages).take(pa.array(row)))
     deliveries = conform(columns, DELIVERIES)
     spread = {name: messages[name] for name in messages.column_names}
-    spread |= _count_reach(deliveries, messages) | _count_transmissions(copies, messages)
+    message = numbers(find([messages["message_id"]], [copies["message_id"]]), len(messages))
+    spread |= _count_reach(deliveries, messages) | _count_transmissions(copies, message, len(messages))
     tables = {"deliveries": deliveries, "messages": conform(spread, MESSAGES)}
+    tables["copies"] = _order_copies(copies, message, len(messages))
     return {name: hide_columns(table, sources.missing) for name, table in tables.items()}
 
 
@@ -257,15 +265,29 @@ def _count_reach(deliveries: pa.Table, messages: pa.Table) -> dict[str, Column]:
     return columns
 
 
-def _count_transmissions(copies: pa.Table, messages: pa.Table) -> dict[str, Column]:
-    """Count how often each message was sent, to how many nodes, and how many more times than that."""
-    message = numbers(find([messages["message_id"]], [copies["message_id"]]), len(messages))
-    sent = np.bincount(message, minlength=len(messages) + 1)[:-1]
+def _order_copies(copies: pa.Table, message: Ints, messages: int) -> pa.Table:
+    """Return the copies of messages that were published, in the order of messages.
+
+    Args:
+        copies: ``TRANSMISSIONS``.
+        message: (n,) the place of each copy's message; ``messages`` if it was not published.
+        messages: how many messages there are.
+    """
+    order = np.argsort(message, kind="stable")
+    return copies.select(COPIES.names).take(pa.array(order[: np.count_nonzero(message < messages)]))
+
+
+def _count_transmissions(copies: pa.Table, message: Ints, messages: int) -> dict[str, Column]:
+    """Count how often each message was sent, to how many nodes, and how many more times than that.
+
+    For the arguments see ``_order_copies``.
+    """
+    sent = np.bincount(message, minlength=messages + 1)[:-1]
     read = valid(copies["log_recv_ns"], copies["dst_node"])
     pair, count = factorise(message[read], numbers(copies["dst_node"])[read])
     one = np.empty(count, np.int64)
     one[pair] = message[read]
-    reached = np.bincount(one, minlength=len(messages) + 1)[:-1]
+    reached = np.bincount(one, minlength=messages + 1)[:-1]
     with np.errstate(divide="ignore", invalid="ignore"):
         redundancy = sent / reached - 1
     columns = {"n_transmissions": pa.array(sent), "n_reached": pa.array(reached)}

@@ -36,6 +36,7 @@ MEANINGS: Final = {
     "underlay_links": "a row per link of the underlay's graph and direction: what crossed it",
     "hops": "a row per transmission of a frame between two nodes",
     "deliveries": "a row per expected delivery; delivered_ns is null where it was not made",
+    "copies": "a row per copy of a message that a node sent to another, in the order of messages",
     "disclosures": "a row per adversary that asks",
     "epochs": "a row per epoch of a protocol that learns its neighbours",
     "messages": "a row per published message",

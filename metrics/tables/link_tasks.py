@@ -123,8 +123,8 @@ def show_links(sources: LinkSources, share: Share) -> dict[str, Rows]:
     are ``observed_links.observe``.
     """
     ends = agreement.wire_ends(_read_part(sources.staging / "streams", share), _read_part(sources.conns, share))
-    copies = _read_part(sources.staging / "copies", share)
-    proven = agreement.proven_links(copies, read_parquet(sources.staging / "interests"))
+    arrivals = _read_part(sources.staging / "arrivals", share)
+    proven = agreement.proven_links(arrivals, read_parquet(sources.staging / "interests"))
     staged = read_bucket(sources.staging / "wire" / "conns", CAPTURED, share)
     if FRAME not in sources.missing:  # links of Python peers are TCP connections
         staged = staged.filter(pc.not_equal(staged["proto"], PROTO_UDP))

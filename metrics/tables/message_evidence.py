@@ -27,20 +27,19 @@ from metrics.tables.buckets import read_bucket
 from metrics.tables.columns import Column, find, holds, numbers, valid
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.hop_evidence import spread_runs
-from metrics.tables.runs import SortedRun, SortedRuns, write_run
+from metrics.tables.runs import LabelledRun, SortedRun, SortedRuns, find_label, write_labelled_run, write_run
 from metrics.tables.shares import Share, written_shares
+from metrics.tables.standouts import TYPICAL, Found, find_standouts, merge_standouts
 from metrics.tables.tallies import Tally, add_counts, add_outcomes, add_tallies, tally
 from metrics.tables.timespans import SECOND_NS
-from metrics.totals import CopyCounts, DeliveryCounts, MessageTotals, RowCount
+from metrics.totals import CopyCounts, DeliveryCounts, MessageTotals, RowCount, Standouts
 
 Milliseconds = npt.NDArray[np.float64]
 
 _KEPT: Final = {"latency_ms": 1e6, "least_latency_ms": 1.0, "direct_delay_ms": 1.0, "stretch": 1.0, "hops": 1.0}
 """The distributions of ``MessageTotals``, and the divisors of the values of their runs."""
 
-_DELIVERIES: Final = ("message_id", "topic", "node", "publish_ns", "delivered_ns", "latency_ms", "wire_latency_ms")
-_DELIVERED: Final = ("least_latency_ms", "hops", "repeats", "copies", "direct_delay_ms", "stretch", "known")
-_MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers")
+_MESSAGES: Final = ("message_id", "scheduled_ns", "publish_ns", "n_subscribers", "t50_ms")
 _COPIES: Final = ("message_id", "src_node", "dst_node", "log_send_ns", "tap_tx_ns", "d_tcp_ns")
 _LEAVING: Final = ("tap_tx_ns", "log_send_ns")
 """The order in which copies leave their sender's host; without captures, the order in which they are handed over."""
@@ -81,6 +80,8 @@ class Weighed(NamedTuple):
     runs: dict[str, SortedRun]  # the runs of ``_KEPT``, ``lag`` and ``inside``
     tallies: dict[str, Tally[Any]]  # the tallies of ``MessageTotals``
     lag_ms_max: dict[int, float]
+    found: Found
+    halves: LabelledRun  # t50_ms of the messages that have one
 
 
 class MessageEvidence(NamedTuple):
@@ -113,6 +114,9 @@ def weigh_messages(executor: Executor, sources: MessageSources, folder: Place, b
     kept: dict[str, Any] = {name: runs[name].distribution(unit) for name, unit in _KEPT.items()}
     kept |= {name: add_tallies(each.tallies[name] for each in weighed) for name in weighed[0].tallies}
     attacked = add_counts(*(each.attacked for each in weighed))
+    found = merge_standouts(each.found for each in weighed)
+    typical = find_label((each.halves for each in weighed), TYPICAL)
+    kept["standouts"] = Standouts(found.slowest, found.undelivered, typical, found.by_node)
     return MessageEvidence(
         counts=counts,
         lag=spread_runs(runs["lag"], late["lag"], 1e6),
@@ -127,7 +131,7 @@ def weigh_messages(executor: Executor, sources: MessageSources, folder: Place, b
 def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     part = f"part-{share.name}.parquet"
     messages = read_parquet(sources.messages / part, columns=list(_MESSAGES))
-    deliveries = read_parquet(sources.deliveries / part, columns=[*_DELIVERIES, *_DELIVERED])
+    deliveries = read_parquet(sources.deliveries / part)
     where = of_piece(sources.messages, share)
     copies = read_bucket(sources.transmissions, TRANSMISSIONS, share, [*_COPIES, *_FLAGS], where)
     aside_ms = _waits_ms(copies, deliveries, may_wait=sources.may_wait)
@@ -140,6 +144,7 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
     honest = of_nodes(deliveries, "node", sources.adversaries, others=True)
     attacked = of_nodes(deliveries, "node", sources.adversaries)
     unknown = _count_unknown(attacked)
+    halves = messages.select(["message_id", "t50_ms"]).drop_null()
     values = {
         "latency_ms": numbers(pc.subtract(honest["delivered_ns"], honest["publish_ns"]).drop_null()),
         "hops": numbers(honest["hops"].drop_null()),
@@ -161,6 +166,10 @@ def _weigh(sources: MessageSources, folder: Place, share: Share) -> Weighed:
         runs={name: write_run(folder / f"{name}-{share.name}.npy", each) for name, each in values.items()},
         tallies=_count_deliveries(honest, sources.zero_ns) | _count_copies(copies, messages, sources),
         lag_ms_max=_most_by_second(due_ns, lag_ns, sources.zero_ns),
+        found=find_standouts(honest),
+        halves=write_labelled_run(
+            folder / f"half-{share.name}.npy", halves["t50_ms"].to_numpy(), numbers(halves["message_id"])
+        ),
     )
 
 

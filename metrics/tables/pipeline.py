@@ -64,7 +64,7 @@ from metrics.tables.published import PublishedSources, build_published
 from metrics.tables.reported_copies import build_reported
 from metrics.tables.scheduled import weigh_schedule
 from metrics.tables.schemas import FAULTS, GROUP_LINKS, GROUPS, TABLES, UNDERLAY_LINKS, arrow_schema
-from metrics.tables.shares import Made, Share, all_shares, write_share, write_shares
+from metrics.tables.shares import GROUP_ROWS, Made, Share, all_shares, write_share, write_shares
 from metrics.tables.staged import read_staged, temporary_folder
 from metrics.tables.staging import StagedRun, in_parallel
 from metrics.tables.traces import EVENTS
@@ -154,7 +154,7 @@ class Pipeline:
             nodes_by_host=self._run.nodes_by_host,
         )
         make = partial(build_and_condense, sources, wire / "spans", zero_ns)
-        self._write(make, "hops", "transmissions", "host_delays", "streams", "carried", "copies", "classes")
+        self._write(make, "hops", "transmissions", "host_delays", "streams", "carried", "arrivals", "classes")
         self._staged.wire.complete()
 
     def _save_links(self) -> None:
@@ -247,7 +247,7 @@ class Pipeline:
             missing=self._missing,
         )
         make = partial(deliveries.build_deliveries, sources)
-        self._write(make, "deliveries", "messages")
+        self._write(make, "deliveries", "messages", "copies", group_rows=deliveries.GROUP_ROWS)
         weighed = MessageSources(
             messages=self._path("messages"),
             deliveries=self._path("deliveries"),
@@ -402,7 +402,8 @@ class Pipeline:
                 self.least_wire_ns = find_least_wire(executor, self._path("hops"))
 
     def _save_checks(self) -> None:
-        write_totals(self._run, Totals(self.messages.totals, self.hops.totals, self.scheduled.settling))
+        totals = Totals(self.messages.totals, self.hops.totals, self.scheduled.settling, self._buckets)
+        write_totals(self._run, totals)
         found = Found(
             messages=self.messages,
             hops=self.hops,
@@ -452,10 +453,10 @@ class Pipeline:
     def _path(self, name: str) -> Place:
         return self._tables / table_file(name)
 
-    def _write(self, make: Callable[[Share], Made], *names: str) -> None:
+    def _write(self, make: Callable[[Share], Made], *names: str, group_rows: int = GROUP_ROWS) -> None:
         """Write tables of the run to their place and other tables to the staging folder, one share per bucket."""
         targets = {name: self._path(name) if name in TABLES else self._staging / name for name in names}
-        write_shares(self._executor, make, targets, self._buckets)
+        write_shares(self._executor, make, targets, self._buckets, group_rows)
 
     def _save_small(self, name: str, rows: list[dict[str, Any]]) -> None:
         self._write_small(name, pa.Table.from_pylist(rows, arrow_schema(name)))

@@ -7,7 +7,7 @@ bits, apart from the sign, so both kinds are bisected as integers.
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,9 +31,42 @@ class SortedRun(NamedTuple):
 
 def write_run(path: Place, values: Values) -> SortedRun:
     """Write (n,) integers, or floats without NaN, as a sorted run."""
-    with whole(path) as attempt, attempt.open("wb") as file:
-        np.save(file, np.sort(values))
+    _save(path, np.sort(values))
     return SortedRun(path, values.sum().item())
+
+
+class LabelledRun(NamedTuple):
+    """A sorted run each of whose values has a label, an integer. Labels of equal values rise."""
+
+    values: SortedRun
+    labels: Place
+
+
+def write_labelled_run(path: Place, values: Values, labels: Ints) -> LabelledRun:
+    """Write (n,) values as ``write_run`` does, and their (n,) labels beside them."""
+    beside = path.with_name(f"labels-{path.name}")
+    _save(beside, labels[np.lexsort((labels, values))])
+    return LabelledRun(write_run(path, values), beside)
+
+
+def find_label(runs: Iterable[LabelledRun], share: float) -> int | None:
+    """Return the least label of the value that is a quantile (``SortedRuns.quantile``); None if there are no values."""
+    runs = list(runs)
+    every = SortedRuns(run.values for run in runs)
+    if not every.count:
+        return None
+    wanted = every.quantile(share)
+    found: list[int] = []
+    for run in runs:
+        values = map_array(run.values.path)
+        first, last = np.searchsorted(values, wanted, "left"), np.searchsorted(values, wanted, "right")
+        found += map_array(run.labels)[first : min(first + 1, last)].tolist()
+    return min(found)
+
+
+def _save(path: Place, values: npt.NDArray[Any]) -> None:
+    with whole(path) as attempt, attempt.open("wb") as file:
+        np.save(file, values)
 
 
 class SortedRuns:

@@ -41,6 +41,10 @@ _COLUMNS: Final = {
         latency_ms double, wire_latency_ms double, least_latency_ms double, hops int, repeats bigint, copies bigint,
         direct_delay_ms double, stretch double, known boolean
     """,
+    "copies": """
+        message_id bigint, src_node int, dst_node int, log_send_ns bigint, tap_tx_ns bigint, tap_rx_ns bigint,
+        log_recv_ns bigint, is_dup boolean, is_relay boolean, at_relay boolean
+    """,
     "disclosures": "node int, subscriptions bigint, disclosed bigint, wrong bigint",
     "epochs": """
         epoch bigint, from_ns bigint, to_ns bigint, nodes bigint, score_mean double, messages bigint,

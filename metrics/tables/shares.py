@@ -18,7 +18,8 @@ from metrics.tables.columns import numbers
 from metrics.tables.staged import remove_attempts
 
 LEAST_ROWS, MOST_ROWS = 200_000, 2_000_000
-_GROUP_ROWS = 100_000
+GROUP_ROWS: Final = 100_000
+"""The rows of a row group."""
 
 PIECE_ROWS: Final = 3_000_000
 """A share with more rows is made in pieces of at most this many: shares have the same size only on average."""
@@ -65,7 +66,11 @@ def of_share(rows: pa.Table, key: str, share: Share) -> pa.Table:
 
 
 def write_shares(
-    executor: Executor, make: Callable[[Share], Made], targets: Mapping[str, Place], count: int = 1
+    executor: Executor,
+    make: Callable[[Share], Made],
+    targets: Mapping[str, Place],
+    count: int = 1,
+    group_rows: int = GROUP_ROWS,
 ) -> None:
     """Write tables as folders of parts, one task per share.
 
@@ -74,6 +79,7 @@ def write_shares(
         make: makes a share of every table, by name, or yields its pieces, of which there is at least one.
         targets: the folders of the tables; none of them may exist yet.
         count: how many shares there are.
+        group_rows: the rows of a row group.
     """
     for target in targets.values():
         target.mkdir()
@@ -81,20 +87,23 @@ def write_shares(
     def write(share: Share) -> None:
         made = make(share)
         for piece, tables in enumerate([made] if isinstance(made, Mapping) else made):
-            write_share(tables, targets, replace(share, piece=piece))
+            write_share(tables, targets, replace(share, piece=piece), group_rows)
 
     executor.map(write, all_shares(count))
     for target in targets.values():
         remove_attempts(target)
 
 
-def write_share(tables: Mapping[str, Rows], targets: Mapping[str, Place], share: Share) -> None:
+def write_share(
+    tables: Mapping[str, Rows], targets: Mapping[str, Place], share: Share, group_rows: int = GROUP_ROWS
+) -> None:
     """Write one share's part of each table.
 
     Args:
         tables: name -> rows, or the rows of each bucket (``metrics.tables.buckets``), each a part if there are any.
         targets: name -> the table's folder.
         share: which share it is.
+        group_rows: the rows of a row group.
     """
     for name, rows in tables.items():
         parts = {f"part-{share.name}.parquet": rows}
@@ -102,7 +111,7 @@ def write_share(tables: Mapping[str, Rows], targets: Mapping[str, Place], share:
             parts = {f"part-{share.name}-{bucket}.parquet": own for bucket, own in enumerate(rows) if len(own)}
         for part, own in parts.items():
             with whole(targets[name] / part) as path:
-                pq.write_table(labelled(own), path, compression="zstd", row_group_size=_GROUP_ROWS)
+                pq.write_table(labelled(own), path, compression="zstd", row_group_size=group_rows)
 
 
 def written_shares(folder: Place, count: int) -> list[Share]:

@@ -12,7 +12,7 @@ import pytest
 from metrics.analysis import analyse
 from metrics.report.replay import choose_messages, render_replay
 from metrics.report.run import Run
-from metrics.report.spread import find_slowest, read_spreads
+from metrics.report.spread import read_spreads
 from tests.browser import END, HOME, LEFT, RIGHT, SPACE, Page, browse
 from tests.fabricate import Fabrication
 from tests.live_snapshots import CITIES
@@ -38,7 +38,7 @@ def analysed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write(run_dir: Path, path: Path) -> Path:
     """Write the replay of a run."""
     run = Run(run_dir)
-    reasons = choose_messages(run, find_slowest(run))
+    reasons = choose_messages(run)
     path.write_text(render_replay(run, read_spreads(run, list(reasons)), reasons))
     return path
 

@@ -16,7 +16,9 @@ from harness.experiment.loader import load_experiment
 from harness.planning import make_plan, write_plan
 from harness.stages.simulation import simulate_planned
 from metrics import tables
+from metrics.rundir import RunDir
 from metrics.tables.schemas import TABLES
+from metrics.totals import read_totals
 from tests import digests
 from tests.fabricate import Fabrication
 from tests.standalone import MASTER, ROOT, run_on_cluster
@@ -145,6 +147,8 @@ def copy_of(local: Path, target: Path) -> Path:
 def assert_equal(local: Path, other: Path) -> None:
     for name in TABLES:
         assert rows(other, name) == rows(local, name), name
+    found = [read_totals(RunDir(each)).messages.standouts for each in (local, other)]
+    assert found[0] == found[1] and found[0] is not None
 
 
 DAMAGED = ("captures", "traces", "nothing")

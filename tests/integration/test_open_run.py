@@ -8,6 +8,7 @@ every query runs in PySpark and in DuckDB, with the same answers.
 import json
 import math
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from metrics.rundir.files import SAMPLES_FILE
 from metrics.session import connect_server, session
 from metrics.tables import staged
 from metrics.tables.schemas import TABLES
+from metrics.totals import read_totals
 from tests.fabricate import Fabrication
 from tests.opened_rows import COMPARED, digest_rows
 from tests.standalone import MASTER, run_on_cluster
@@ -119,6 +121,16 @@ def test_a_table_has_its_rows_and_units(run: OpenRuns, folder: Path) -> None:
     assert (
         run.events.schema["ts_ns"].metadata == run.packets.schema["ts_ns"].metadata == {"unit": "ns", "comment": "ns"}
     )
+
+
+def test_copies_of_an_earlier_version_are_those_of_its_hops(
+    spark: SparkSession, run: OpenRuns, folder: Path, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(folder / "runs" / "quickstart" / QUICKSTART, tmp_path / "run"))
+    shutil.rmtree(path / "tables" / "copies.parquet")
+    earlier = open_run(spark, path)
+    assert sorted_rows(earlier.copies) == sorted_rows(run.copies) != []
+    assert earlier.copies.schema == run.copies.schema
 
 
 def test_recordings_are_read_without_tables(spark: SparkSession, folder: Path) -> None:
@@ -300,6 +312,8 @@ def test_an_analysis_through_connect_has_the_rows_of_one_process(server: str, tm
         ours, theirs = (pq.read_table(run / "tables" / name) for run in (here, there))
         assert ours.schema == theirs.schema
         assert sorted(map(repr, ours.to_pylist())) == sorted(map(repr, theirs.to_pylist())), name
+    found = [read_totals(RunDir(run)).messages.standouts for run in (here, there)]
+    assert found[0] == found[1] is not None
 
 
 def test_results_are_in_the_order_of_the_items_and_an_error_of_a_task_is_told(server: str) -> None:

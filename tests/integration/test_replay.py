@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from msgspec import structs
 
 from harness import cli
 from metrics.analysis import analyse
@@ -17,17 +18,10 @@ from metrics.report import report, spread
 from metrics.report.replay import choose_messages, render_replay
 from metrics.report.run import Run
 from metrics.report.script import read_script, script_source
-from metrics.report.spread import (
-    DUPLICATE,
-    FIRST,
-    RELAYED,
-    Spread,
-    find_slowest,
-    find_typical,
-    find_undelivered,
-    read_spreads,
-)
+from metrics.report.spread import DUPLICATE, FIRST, RELAYED, Spread, read_spreads
+from metrics.rundir import RunDir
 from metrics.tables.schemas import arrow_schema
+from metrics.totals import read_totals, write_totals
 from peer.core.frames import Data
 from tests.fabricate import Fabrication, Truth
 
@@ -68,9 +62,19 @@ def latencies(truth: Truth) -> dict[tuple[int, int], float]:
     return {key: (at_ns - published[key[0]]) / 1e6 for key, at_ns in truth.delivered.items() if key in expected}
 
 
-def changed(source: Path, target: Path, table: str, **columns: Any) -> Path:
-    """A copy of a run with other columns in a table."""
+def make_earlier(source: Path, target: Path) -> Path:
+    """A copy of a run whose tables and totals are those of a version without standouts and ``copies``."""
     run_dir = Path(shutil.copytree(source, target))
+    shutil.rmtree(run_dir / "tables" / "copies.parquet")
+    totals = read_totals(RunDir(run_dir))
+    messages = structs.replace(totals.messages, standouts=None)
+    write_totals(RunDir(run_dir), structs.replace(totals, messages=messages, buckets=None))
+    return run_dir
+
+
+def changed(source: Path, target: Path, table: str, **columns: Any) -> Path:
+    """A copy of a run with other columns in a table, as an earlier version would have written it."""
+    run_dir = make_earlier(source, target)
     path = run_dir / "tables" / f"{table}.parquet"
     rows = pq.read_table(path)
     for name, make in columns.items():
@@ -91,7 +95,7 @@ def document(page: str) -> dict[str, Any]:
 
 def test_the_slowest_deliveries_are_those_of_the_simulation(run: Run, truth: Truth) -> None:
     expected = sorted(((-latency, *key) for key, latency in latencies(truth).items()))[:10]
-    found = find_slowest(run)
+    found = run.standouts.slowest
     assert [(each.message_id, each.node) for each in found] == [(message, node) for _, message, node in expected]
     assert [each.latency_ms for each in found] == pytest.approx([-latency for latency, _, _ in expected])
     assert all(each.publisher == truth.published[each.message_id]["publisher"] for each in found)
@@ -150,20 +154,20 @@ def test_a_message_of_another_run_is_left_out(run: Run) -> None:
 
 def test_a_publication_that_no_trace_tells_begins_with_its_first_copy(analysed: Path, tmp_path: Path) -> None:
     run = Run(changed(analysed, tmp_path / "run", "messages", publish_ns=lambda rows: [None] * len(rows)))
-    (found,) = read_spreads(run, [find_typical(run) or 0])
+    (found,) = read_spreads(run, [run.standouts.typical or 0])
     assert found.origin == "first sent" and min(copy.sent_us or 0 for copy in found.copies) == 0
 
 
 def test_a_message_with_a_delivery_that_was_not_made_is_chosen(analysed: Path, tmp_path: Path) -> None:
-    assert find_undelivered(Run(analysed)) is None
+    assert Run(analysed).standouts.undelivered is None
     lost = pq.read_table(analysed / "tables" / "deliveries.parquet")["message_id"][-1].as_py()
 
     def lose(rows: list[dict[str, Any]]) -> list[int | None]:
         return [None if row["message_id"] == lost else row["delivered_ns"] for row in rows]
 
     run = Run(changed(analysed, tmp_path / "run", "deliveries", delivered_ns=lose))
-    assert find_undelivered(run) == lost
-    assert "a delivery that was not made" in choose_messages(run, find_slowest(run))[lost]
+    assert run.standouts.undelivered == lost
+    assert "a delivery that was not made" in choose_messages(run)[lost]
 
 
 def test_a_typical_message_has_the_median_delay(run: Run, truth: Truth) -> None:
@@ -172,8 +176,41 @@ def test_a_typical_message_has_the_median_delay(run: Run, truth: Truth) -> None:
         by_message.setdefault(message, []).append(latency)
     wanted = {message: sum(key[0] == message for key in truth.expected()) for message in by_message}
     halves = {message: sorted(each)[-(-wanted[message] // 2) - 1] for message, each in by_message.items()}
-    ordered = sorted(halves, key=lambda message: (halves[message], message))
-    assert find_typical(run) == ordered[(len(ordered) - 1) // 2]
+    half = sorted(halves.values())[(len(halves) - 1) // 2]
+    assert run.standouts.typical == min(message for message in halves if halves[message] == half)
+
+
+def test_what_stands_out_by_node_is_that_of_the_simulation(run: Run, truth: Truth) -> None:
+    by_node: dict[int, list[float]] = {}
+    for (_, node), latency in latencies(truth).items():
+        by_node.setdefault(node, []).append(latency)
+    found = run.standouts.by_node
+    assert {node: delays.deliveries for node, delays in found.items()} == {
+        node: len(each) for node, each in by_node.items()
+    }
+    assert all(found[node].mean_ms == pytest.approx(sum(each) / len(each)) for node, each in by_node.items())
+
+
+def test_tables_of_earlier_versions_say_the_same(
+    run: Run, spreads: list[Spread], analysed: Path, truth: Truth, tmp_path: Path
+) -> None:
+    earlier = Run(make_earlier(analysed, tmp_path / "earlier"))
+    assert earlier.standouts == run.standouts
+    assert read_spreads(earlier, sorted(truth.published)) == spreads
+    assert read_spreads(earlier, [123456789, -1]) == [] == read_spreads(earlier, [])
+    assert choose_messages(earlier) == choose_messages(run)
+
+
+def test_other_frames_about_a_message_are_no_copies(analysed: Path, truth: Truth, tmp_path: Path) -> None:
+    """In tables of earlier versions, whose copies are among all hops."""
+    message = min(truth.published)
+
+    def announce(rows: list[dict[str, Any]]) -> list[int | None]:
+        return [Data.kind + 1 if row["message_id"] == message else row["kind"] for row in rows]
+
+    run = Run(changed(analysed, tmp_path / "run", "hops", kind=announce))
+    first, second = read_spreads(run, sorted(truth.published)[:2])
+    assert not first.copies and first.expected and second.copies
 
 
 def test_the_page_has_its_data_and_needs_nothing_else(run: Run, spreads: list[Spread]) -> None:
@@ -227,8 +264,7 @@ def test_names_of_sites_are_text_in_the_page(analysed: Path, tmp_path: Path) -> 
         host |= {"latitude": 10.0, "longitude": 20.0, "site": "</script><b>\x1b[2J\u2028"}
     (run_dir / "underlay.json").write_text(json.dumps(underlay))
     run = Run(run_dir)
-    slowest = find_slowest(run)
-    reasons = choose_messages(run, slowest)
+    reasons = choose_messages(run)
     page = render_replay(run, read_spreads(run, list(reasons)), reasons)
     assert page.count("</script>") == 2 and "<b>" not in page.split('id="data">')[1]
     assert document(page)["nodes"][0][0] == "</script><b>\ufffd[2J\ufffd"
@@ -243,7 +279,7 @@ def test_the_report_leads_from_each_slow_delivery_to_its_replay(
     page = report.write(run_dir).read_text()
     table = page.split('<table id="slow">')[1].split("</table>")[0]
     links = re.findall(r'<a href="replay\.html#m=(\d+)&amp;n=(\d+)">(\d+)</a>', table)
-    slowest = find_slowest(Run(run_dir))
+    slowest = Run(run_dir).standouts.slowest
     assert links == [(str(each.message_id), str(each.node), str(each.message_id)) for each in slowest]
     replayed = (run_dir / "report" / "replay.html").read_text()
     shown = {each["id"] for each in document(replayed)["messages"]}
@@ -260,7 +296,7 @@ def test_the_command_writes_the_page_of_a_message(
     assert capsys.readouterr().out == f"written: {page}\n"
     assert [each["id"] for each in document(page.read_text())["messages"]] == [str(message)]
     assert cli.main(["replay", str(analysed), "--out", str(page)]) == 0
-    chosen = choose_messages(Run(analysed), find_slowest(Run(analysed)))
+    chosen = choose_messages(Run(analysed))
     assert [each["id"] for each in document(page.read_text())["messages"]] == [str(each) for each in chosen]
 
 

@@ -12,6 +12,7 @@ from metrics import tables
 from metrics.rundir import RunDir
 from metrics.tables import buckets, shares, staged, traces
 from metrics.tables.schemas import TABLES
+from metrics.totals import read_totals
 from tests.fabricate import Fabrication
 
 ROWS = 1_000
@@ -76,6 +77,9 @@ def test_tables_of_pieces_and_of_files_that_are_closed_early_are_those_of_the_wh
             for each in (run_dir, tmp_path / "whole")
         )
         assert made == expected, name
-    for name in ("hops", "messages"):
+    found = [read_totals(RunDir(each)) for each in (run_dir, tmp_path / "whole")]
+    assert found[0].messages.standouts == found[1].messages.standouts is not None
+    assert found[1].buckets == 1 < (found[0].buckets or 0)
+    for name in ("hops", "messages", "copies"):
         assert list((run_dir / "tables" / f"{name}.parquet").glob("part-*.1.parquet")), "there are pieces"
         assert len(list((tmp_path / "whole" / "tables" / f"{name}.parquet").glob("*.parquet"))) == 1

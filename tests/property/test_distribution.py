@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics.measures.distribution import SHARES, STEPS, Distribution, of_counts
+from metrics.measures.distribution import SHARES, STEPS, Distribution, of_counts, pool
 from metrics.measures.measure import count_values, largest, mean, quantile, total
-from metrics.tables.runs import SortedRuns, write_run
+from metrics.tables.runs import SortedRuns, find_label, write_labelled_run, write_run
 from tests.examples import examples
 
 floats = st.floats(-1e12, 1e12) | st.sampled_from([-0.0, 0.0, 5e-324, -5e-324])
@@ -62,6 +62,40 @@ def test_counts_of_integers_are_as_good_as_the_integers(values: list[int]) -> No
     _, expected = distribute([np.array(values, np.int64)])
     assert found == expected
     assert total(found) == total(np.array(values, np.int64)) == sum(values)
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.lists(st.integers(-20, 20), max_size=2000), max_size=4))
+def test_several_distributions_together_have_the_curve_of_all_values(parts: list[list[int]]) -> None:
+    arrays = [np.array(part, np.float64) for part in parts]
+    values, upto = pool([distribute([each])[1] for each in arrays])
+    everything = np.sort(np.concatenate([np.empty(0), *arrays]))
+    assert upto[-1:].tolist() == [len(everything)][: len(everything)] and (np.diff(values) >= 0).all()
+    short = np.searchsorted(everything, values, "right")[np.flatnonzero(np.diff(values, append=np.inf))]
+    short -= upto[np.flatnonzero(np.diff(values, append=np.inf))]
+    kept = [len(each) // (STEPS - 1) for each in arrays]
+    assert ((short >= 0) & (short <= sum(kept))).all()
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(st.lists(st.lists(st.tuples(floats, st.integers(-4, 4)), max_size=6), max_size=4), st.sampled_from([0.5, 0.9]))
+def test_the_label_is_the_least_one_of_the_quantile(parts: list[list[tuple[float, int]]], share: float) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [
+            write_labelled_run(
+                Path(folder) / f"{number}.npy",
+                np.array([value for value, _ in part], np.float64),
+                np.array([label for _, label in part], np.int64),
+            )
+            for number, part in enumerate(parts)
+        ]
+        found = find_label(runs, share)
+    every = [each for part in parts for each in part]
+    if not every:
+        assert found is None
+        return
+    wanted = np.quantile([value for value, _ in every], share, method="inverted_cdf")
+    assert found == min(label for value, label in every if value == wanted)
 
 
 def test_of_nothing_there_is_no_statistic() -> None:

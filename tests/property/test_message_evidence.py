@@ -2,8 +2,10 @@
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -19,12 +21,15 @@ from metrics.checks.rule import Limit
 from metrics.executors.in_process import InProcess
 from metrics.measures.distribution import Distribution
 from metrics.recorded.stalls import Late, Stalls
-from metrics.tables import message_evidence
+from metrics.rundir.files import table_file
+from metrics.tables import message_evidence, standouts
 from metrics.tables.buckets import divide, of_messages
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.message_evidence import MessageEvidence, MessageSources, weigh_messages
 from metrics.tables.schemas import arrow_schema
+from metrics.tables.standouts import MOST_SLOWEST, find_standouts, merge_standouts, read_standouts
 from metrics.tables.timespans import SECOND_NS
+from metrics.totals import NodeDelays, SlowDelivery, Standouts
 from tests.examples import examples
 
 Row = dict[str, Any]
@@ -46,6 +51,7 @@ message_rows = st.lists(
             "scheduled_ns": maybe_instant,
             "publish_ns": maybe_instant,
             "n_subscribers": st.integers(0, 3),
+            "t50_ms": st.none() | st.sampled_from([0.5, 1.0, 2.0, 7.25]),
         }
     ),
     max_size=8,
@@ -93,26 +99,32 @@ def limits() -> Any:
         yield
 
 
-def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, may_wait: bool = False) -> MessageEvidence:
-    with tempfile.TemporaryDirectory() as name, InProcess(1) as executor:
-        folder = Path(name)
+@contextmanager
+def written(said: list[Row], expected: list[Row], copies: list[Row], *, may_wait: bool = False) -> Iterator[Any]:
+    """The tables of a run in a folder, as tasks read them."""
+    with tempfile.TemporaryDirectory() as name:
         schemas = {table: arrow_schema(table) for table in ("messages", "deliveries")}
         schemas["transmissions"] = TRANSMISSIONS
+        paths = {table: Path(name) / table_file(table) for table in schemas}
         for (table, schema), rows in zip(schemas.items(), (said, expected, copies), strict=True):
-            (folder / table).mkdir()
+            paths[table].mkdir()
             whole = pa.Table.from_pylist(rows, schema)
             for number, own in enumerate(divide(whole, of_messages(whole["message_id"], BUCKETS), BUCKETS)):
                 part = f"part-0-{number}" if table == "transmissions" else f"part-{number}"
-                pq.write_table(own, folder / table / f"{part}.parquet")
-        sources = MessageSources(
-            **{table: folder / table for table in schemas},
+                pq.write_table(own, paths[table] / f"{part}.parquet")
+        yield MessageSources(
+            **paths,
             adversaries=frozenset({ADVERSARY}),
             zero_ns=ZERO_NS,
             stalls=Stalls(*np.empty((2, 0, 2), np.int64)),
             may_wait=may_wait,
             changes=PairChanges((), 0),
         )
-        return weigh_messages(executor, sources, folder / "weighed", BUCKETS)
+
+
+def weigh(said: list[Row], expected: list[Row], copies: list[Row], *, may_wait: bool = False) -> MessageEvidence:
+    with written(said, expected, copies, may_wait=may_wait) as sources, InProcess(1) as executor:
+        return weigh_messages(executor, sources, sources.messages.parent / "weighed", BUCKETS)
 
 
 def add_up(pairs: Iterable[tuple[int, tuple[Any, ...]]]) -> dict[int, tuple[int, ...]]:
@@ -145,7 +157,8 @@ def complete(expected: list[Row], said: list[Row]) -> list[Row]:
     for row in expected:
         since, until = publish_ns.get(row["message_id"]), row["delivered_ns"]
         latency_ms = None if since is None or until is None else (until - since) / 1e6
-        found.append(row | {"publish_ns": since, "latency_ms": latency_ms})
+        own = {"publisher": row["message_id"] >> 32, "publish_ns": since, "latency_ms": latency_ms}
+        found.append(row | own)
     return found
 
 
@@ -196,6 +209,74 @@ def test_counts_of_copies_are_what_loops_say(said: list[Row], copies: list[Row])
     assert totals.copies_by_node == add_up((row["dst_node"], flags(row)) for row in handled)
     sent = [row for row in handled if row["src_node"] is not None]
     assert totals.copies_by_sender == add_up((row["src_node"], ()) for row in sent)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(
+    message_rows,
+    st.lists(pairs, max_size=20, unique_by=lambda row: (row["message_id"], row["node"])),
+    st.integers(1, 4),
+)
+def test_what_stands_out_is_what_a_plain_scan_finds(said: list[Row], expected: list[Row], most: int) -> None:
+    """Tasks find it in their buckets, and what reads the tables of earlier versions in their parts."""
+    expected = complete(expected, said)
+    honest = [row for row in expected if row["node"] != ADVERSARY]
+    timed = [row for row in honest if row["latency_ms"] is not None]
+    slowest = sorted(timed, key=lambda row: (-row["latency_ms"], row["message_id"], row["node"]))[:most]
+    missing = [row["message_id"] for row in honest if row["delivered_ns"] is None and row["known"]]
+    halves = sorted((row["t50_ms"], row["message_id"]) for row in said if row["t50_ms"] is not None)
+    typical = None
+    if halves:
+        half_ms, _ = halves[(len(halves) - 1) // 2]
+        typical = min(message for each_ms, message in halves if each_ms == half_ms)
+    delays_ns: dict[int, list[int]] = defaultdict(list)
+    for row in timed:
+        delays_ns[row["node"]].append(row["delivered_ns"] - row["publish_ns"])
+    with (
+        patch.object(standouts, "MOST_SLOWEST", most),
+        written(said, expected, []) as sources,
+        InProcess(2) as executor,
+    ):
+        folder = sources.messages.parent
+        weighed = weigh_messages(executor, sources, folder / "weighed", BUCKETS).totals.standouts
+        overlay = [SimpleNamespace(node=ADVERSARY, behaviour=SimpleNamespace(name="asker"))]
+        run: Any = SimpleNamespace(tables=folder, overlay=overlay)
+        read = read_standouts(run)
+    assert (
+        weighed
+        == read
+        == Standouts(
+            slowest=tuple(
+                SlowDelivery(
+                    row["message_id"], row["publisher"], row["node"], row["latency_ms"], row["direct_delay_ms"]
+                )
+                for row in slowest
+            ),
+            undelivered=min(missing, default=None),
+            typical=typical,
+            by_node={node: NodeDelays(len(each), sum(each)) for node, each in sorted(delays_ns.items())},
+        )
+    )
+    means_ms = {node: each.mean_ms for node, each in read.by_node.items()}
+    assert means_ms == {node: pytest.approx(np.mean(each) / 1e6) for node, each in delays_ns.items()}
+
+
+def test_equal_delays_are_in_the_order_of_messages_and_nodes() -> None:
+    """Within a part, of which the first are chosen, and between parts."""
+    nothing = {"publisher": 0, "direct_delay_ms": None, "publish_ns": 0, "known": True}
+    keys = [(message, node) for message in range(4) for node in range(4)]
+    rows = [
+        nothing | {"message_id": message, "node": node, "latency_ms": 2.0, "delivered_ns": 2_000_000}
+        for message, node in keys
+    ]
+    parts = [
+        pa.Table.from_pylist(some, arrow_schema("deliveries")) for some in (rows[::-2], rows[-2::-2], rows[:1], [])
+    ]
+    for several in (parts, parts[::-1]):
+        found = merge_standouts(map(find_standouts, several))
+        assert [(each.message_id, each.node) for each in found.slowest] == sorted([keys[0], *keys])[:MOST_SLOWEST]
+    alone = find_standouts(pa.concat_tables(parts[:2]))
+    assert [(each.message_id, each.node) for each in alone.slowest] == keys[:MOST_SLOWEST]
 
 
 @settings(max_examples=examples(60), deadline=None)

@@ -1,9 +1,8 @@
-"""The slowest rows of a table of any parts, and the data of a page, against plain Python."""
+"""The chosen rows of a table of any parts, and the data of a page, against plain Python."""
 
 import json
 import tempfile
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,43 +12,39 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.report.replay import embed
-from metrics.report.spread import FIRST, RELAYED, Copy, Spread, find_slowest
+from metrics.report.spread import FIRST, RELAYED, Copy, Spread
 from metrics.rundir.files import table_file
 from metrics.storage.parquet import scan_parquet
 from metrics.tables.schemas import arrow_schema
 from tests.examples import examples
 
-ADVERSARY = 3
 row = st.tuples(st.integers(0, 9), st.integers(0, 4), st.none() | st.sampled_from([0.5, 1.0, 2.0, 2.5, 100.0]))
 
 
-def write(folder: Path, parts: list[list[tuple[int, int, float | None]]]) -> Any:
-    """A run whose deliveries are in parts."""
+def write(folder: Path, parts: list[list[tuple[int, int, float | None]]]) -> Path:
+    """The table ``deliveries``, in parts."""
     schema = arrow_schema("deliveries")
     (folder / table_file("deliveries")).mkdir()
     for number, part in enumerate(parts):
         rows = [{"message_id": message, "node": node, "latency_ms": latency} for message, node, latency in part]
         path = folder / table_file("deliveries") / f"part-{number}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema), path, row_group_size=2)
-    return SimpleNamespace(tables=folder, adversaries=frozenset({ADVERSARY}))
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(st.lists(st.lists(row, max_size=7), max_size=3), st.integers(1, 6))
-def test_the_slowest_are_the_first_of_all_in_order(parts: list[list[tuple[int, int, float | None]]], most: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        found = find_slowest(write(Path(folder), parts), most)
-    honest = [each for part in parts for each in part if each[1] != ADVERSARY]
-    expected = sorted((-latency, message, node) for message, node, latency in honest if latency is not None)[:most]
-    assert [(-each.latency_ms, each.message_id, each.node) for each in found] == expected
+    return folder / table_file("deliveries")
 
 
 @settings(max_examples=examples(20), deadline=None)
 @given(st.lists(st.lists(row, max_size=7), max_size=3))
 def test_a_scan_yields_the_chosen_rows_of_all_parts(parts: list[list[tuple[int, int, float | None]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = write(Path(folder), parts).tables / table_file("deliveries")
-        pieces = [*scan_parquet(path, arrow_schema("deliveries"), ["node"], pc.field("message_id") > 4)]
+        path = write(Path(folder), parts)
+        where = pc.field("message_id") > 4
+        pieces = [*scan_parquet(path, arrow_schema("deliveries"), ["node"], where)]
+        some = [
+            [*scan_parquet(path, arrow_schema("deliveries"), ["node"], where, names)]
+            for names in ([path / f"part-{number}.parquet"] for number in range(len(parts)))
+        ]
+    by_part = [[node for piece in each for node in piece["node"].to_pylist()] for each in some]
+    assert by_part == [[node for message, node, _ in part if message > 4] for part in parts]
     found = [each for piece in pieces for each in piece["node"].to_pylist()]
     assert sorted(found) == sorted(node for part in parts for message, node, _ in part if message > 4)
     assert all(piece.num_rows for piece in pieces)

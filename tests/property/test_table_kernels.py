@@ -23,6 +23,7 @@ from metrics.tables.buckets import addresses_of, divide, of_connections, of_mess
 from metrics.tables.condensed import TRANSMISSIONS, add_payload_bytes
 from metrics.tables.earliest import EARLIEST
 from metrics.tables.published import CONTENTS, PublishedSources, build_published, stage_schedule
+from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share, all_shares
 from metrics.tables.traces import BEGINNINGS, EVENTS, MENTIONS, TOLD, describe_copies
 from metrics.tables.traces import FRAMES as LOGS
@@ -554,6 +555,13 @@ def test_messages_and_deliveries_are_what_loops_say(
         assert in_order(expected) == in_order(expected_deliveries(published, wanted, events, copies, captured))
         messages = made("messages", lambda share: deliveries.build_deliveries(sources, share))
         assert in_order(messages) == in_order([expected_spread(message, expected, copies) for message in published])
+        numbered_ids = [row["message_id"] for row in messages]
+        assert numbered_ids == sorted(numbered_ids)
+        assert [row["message_id"] for row in expected] == sorted(row["message_id"] for row in expected)
+        sent_copies = made("copies", lambda share: deliveries.build_deliveries(sources, share))
+        kept = [{name: copy.get(name) for name in arrow_schema("copies").names} for copy in data]
+        assert in_order(sent_copies) == in_order([copy for copy in kept if copy["message_id"] in numbered_ids])
+        assert [row["message_id"] for row in sent_copies] == sorted(row["message_id"] for row in sent_copies)
 
 
 # ------------------------------------------------------------------------------------------------- payload and framing

@@ -24,8 +24,10 @@ from metrics.measures.deliveries import DELIVERIES
 from metrics.measures.registry import HEADLINE
 from metrics.report.comparison import degree_figure, delay_figure, describe_cell
 from metrics.rundir import RunDir
+from metrics.totals import write_totals
 from tests.compared_runs import headline_runs, make_rows
 from tests.fabricate import Fabrication
+from tests.fabricated_totals import make_totals
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +57,8 @@ class Runs:
         summary |= {"run_id": "", "name": "fabricated", "seed": seed, "protocol": plan["experiment"]["protocol"]}
         for name, document in {"plan": plan, "manifest": manifest, "summary": summary}.items():
             (run_dir / f"{name}.json").write_text(json.dumps(document))
+        columns = {"publish_ns": 0, "direct_delay_ms": 1.0, "topic": 0, "copies": 1}
+        write_totals(RunDir(run_dir), make_totals(0, rows.deliveries.to_pandas().assign(**columns)))
         return str(run_dir)
 
 
@@ -129,7 +133,7 @@ def test_one_folder_is_one_group_however_it_is_named(runs, tmp_path, monkeypatch
     assert len(group_runs([RunDir(path) for path in named], by_folder=True)) == 1
 
 
-def test_of_several_attempts_the_last_one_is_compared(runs, capsys):
+def test_of_several_attempts_the_last_one_is_compared(runs, tmp_path, capsys):
     """All have the same seed. Runs of other folders are others, whatever their names are."""
     first, second, third, other = paths = [Path(runs.make(seed)) for seed in (1, 1, 1, 2)]
     for number, (run, before) in enumerate(((second, first), (third, second)), 2):
@@ -143,6 +147,27 @@ def test_of_several_attempts_the_last_one_is_compared(runs, capsys):
     assert seeds == "1, 2"
     assert cli.main(["compare", str(first), str(other)]) == 0
     assert "left out" not in capsys.readouterr().err
+    for baseline in (first, second):
+        assert cli.main(["compare", *map(str, paths), "--baseline", str(baseline)]) == 2
+        said = f"stalls of the host spoiled {baseline}, and the attempt {third} replaced it; name that one"
+        assert capsys.readouterr().err.splitlines()[-1].endswith(f"--baseline: {said}")
+    assert cli.main(["compare", str(third), str(other), "--baseline", str(second)]) == 2, "though it is not compared"
+    assert f"the attempt {third} replaced it" in capsys.readouterr().err
+    assert cli.main(["compare", *map(str, paths), "--baseline", str(third)]) == 0
+    elsewhere = tmp_path / "elsewhere" / first.name
+    assert cli.main(["compare", *map(str, paths), "--baseline", str(elsewhere)]) == 2
+    assert f"no group has the label or the run '{elsewhere}'" in capsys.readouterr().err
+
+
+def test_attempts_that_repeat_each_other_have_no_last_one(runs, capsys):
+    """Damaged runs: the search for the attempt that replaced a run ends nevertheless."""
+    first, second, other = (Path(runs.make(seed)) for seed in (1, 1, 2))
+    for run, before in ((first, second), (second, first)):
+        summary = json.loads((run / "summary.json").read_text())
+        summary["attempt"] = {"attempt": 2, "repeats": str(before), "reasons": []}
+        (run / "summary.json").write_text(json.dumps(summary))
+    assert cli.main(["compare", *map(str, (first, second, other)), "--baseline", str(first)]) == 2
+    assert f"stalls of the host spoiled {first}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("protocol", ["random", "stan"])
@@ -210,17 +235,27 @@ def test_cells_say_value_difference_and_noise():
 
 
 def test_curves_are_of_all_runs_of_a_group(monkeypatch):
-    latencies, degrees = {"one": [10, np.nan], "two": [30]}, {"one": [2], "two": [4, 6]}
+    latencies = {"one": [10, 30, np.nan], "two": [20], "lost": [np.nan]}
+    degrees = {"one": [2], "two": [4, 6], "lost": []}
 
     def read(path: str) -> SimpleNamespace:
-        latency, degree = (pd.DataFrame({"latency_ms": latencies[path]}), pd.DataFrame({"degree": degrees[path]}))
-        return SimpleNamespace(honest=lambda name: latency, last=lambda name: degree)
+        delivered_ns = np.array(latencies[path]) * 1e6
+        columns = {"node": 1, "topic": 0, "publish_ns": 0, "direct_delay_ms": 1.0, "copies": 1}
+        rows = pd.DataFrame({"latency_ms": latencies[path], "delivered_ns": delivered_ns}).assign(**columns)
+        degree = pd.DataFrame({"degree": degrees[path]})
+        return SimpleNamespace(totals=make_totals(0, rows), last=lambda name: degree)
 
     monkeypatch.setattr("metrics.report.comparison.Run", read)
-    groups: Any = [SimpleNamespace(label="g", runs=[SimpleNamespace(path=path) for path in ("one", "two")])]
-    (delay,), (degree,) = (draw(groups).canvas.axes[0].get_lines() for draw in (delay_figure, degree_figure))
-    assert delay.get_xdata().tolist() == [10, 30]
-    assert delay.get_ydata().tolist() == pytest.approx([1 / 3, 2 / 3]), "of expected deliveries"
+    groups: Any = [SimpleNamespace(label="g", runs=[SimpleNamespace(path=path) for path in ("one", "two", "lost")])]
+    drawing = delay_figure(groups)
+    (delay,), (degree,) = (each.canvas.axes[0].get_lines() for each in (drawing, degree_figure(groups)))
+    assert delay.get_xdata().tolist() == [10, 20, 30]
+    assert delay.get_ydata().tolist() == pytest.approx([1 / 5, 2 / 5, 3 / 5]), "of expected deliveries"
+    assert drawing.seen == "g: median 20 ms, 99th percentile 24.9 ms (means of 2 runs)."
+    alone: Any = [SimpleNamespace(label="g", runs=groups[0].runs[:1])]
+    assert delay_figure(alone).seen == "g: median 20 ms, 99th percentile 29.8 ms."
+    nothing: Any = [SimpleNamespace(label="g", runs=groups[0].runs[2:])]
+    assert delay_figure(nothing).seen == "No data."
     assert degree.get_xdata().tolist() == [2, 4, 6]
 
 

@@ -130,6 +130,19 @@ def test_partitioned_topics_are_named_by_their_components() -> None:
     assert said(Shown(hidden=True, overlay_topics=topics)) == [WAITING], "peers do not report their links"
 
 
+def test_nodes_that_wait_longest_are_named_from_four_nodes_on() -> None:
+    """Equal ones are in the order of nodes, and a delivery that was not made does not count."""
+    deliveries = NOTHING_ODD["deliveries"] | {"latency_ms": [5.0, 5.0, 5.0, 5.0], "node": [3, 2, 1, 0]}
+    assert said(Shown(deliveries=deliveries)) == [
+        "These nodes wait longest for a message, on average: node 0 5 ms, node 1 5 ms, node 2 5 ms; "
+        "the median node waits 5 ms."
+    ]
+    assert said(Shown(deliveries=deliveries | {"latency_ms": [5.0, 5.0, 5.0, None]})) == []
+    twice = {"node": [0, 1, 2, 3, 3], "latency_ms": [1.0, 2.0, 3.0, 4.0, 10.0]}
+    others = {name: [*values, values[0]] for name, values in NOTHING_ODD["deliveries"].items()}
+    assert "node 3 7 ms, node 2 3 ms" in said(Shown(deliveries=others | twice))[0]
+
+
 def test_stalls_of_the_workload_are_counted_by_source() -> None:
     stalls = {
         "source": ["host", "host", "plane", "host"],

@@ -145,8 +145,9 @@ class Large:
     def table(self, name: str) -> pd.DataFrame | None:
         return self._tables.get(name)
 
-    honest = last = table
+    last = table
     grouped = grouped
+    adversaries: frozenset[int] = frozenset()
 
     @property
     def totals(self) -> Totals:
