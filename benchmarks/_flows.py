@@ -42,8 +42,12 @@ Matrix = npt.NDArray[np.float64]
 
 
 def client(address: str, seconds: int, ignored_s: int) -> list[str]:
-    """Return the command of a flow to an address, which is counted for some seconds after a beginning that is not."""
-    return ["iperf3", "--client", address, "--time", str(seconds), "--omit", str(ignored_s), "--interval", "0"]
+    """Return the command of a flow to an address, which is counted for some seconds after a beginning that is not.
+
+    It lasts two intervals longer, since the server may cut the first one and the last one short.
+    """
+    lasts_s = seconds + 2 * INTERVAL_S
+    return ["iperf3", "--client", address, "--time", str(lasts_s), "--omit", str(ignored_s), "--interval", "0"]
 
 
 def read_rates(said: str, seconds: int) -> list[float]:

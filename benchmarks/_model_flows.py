@@ -1,10 +1,12 @@
 """A model of TCP's flows (CUBIC) that share a drop-tail queue, which treats all packets alike: how even they can be.
 
 The queue is the one of the userspace plane (``Queue``), on virtual time. A sender keeps as many packets on their way as
-its window says, and learns of a loss from the third packet behind it. Not modelled: delayed acknowledgements, timeouts,
-and the pacing of packets while a flow recovers.
+its window says, and learns of a loss from the third packet behind it. A round trip takes up to the time to send a
+packet longer, at random: otherwise the same flow would meet the full queue for minutes. Not modelled: delayed
+acknowledgements, timeouts, and the pacing of packets while a flow recovers.
 
-Source: RFC 9438; ``tcp_cubic.c`` of Linux, which always grows like Reno with 0.53 packets per round trip at least.
+Source: S. Floyd and V. Jacobson, On traffic phase effects in packet-switched gateways, 1992 (the random time); RFC
+9438; ``tcp_cubic.c`` of Linux, which always grows like Reno with 0.53 packets per round trip at least.
 """
 
 import heapq
@@ -21,9 +23,6 @@ SECOND_NS = 1_000_000_000
 PACKET_BYTES, PAYLOAD_BYTES = 1500, 1448
 STARTS_NS = 50_000_000
 """Flows begin within this time."""
-
-UNSTEADY_NS = 100_000
-"""A round trip takes up to so much longer: the scheduling of real senders and receivers."""
 
 _C, _BETA = 0.4, 0.7
 _FRIENDLY = 3 * (1 - _BETA) / (1 + _BETA)
@@ -111,6 +110,6 @@ def model_flows(flows: int, seconds: int, ignored_s: int, link: Bottleneck, roun
             sender.on_the_way += 1
             left_ns = queue.send(now_ns, PACKET_BYTES)
             known_ns = now_ns + queue.longest_ns + 3 * packet_ns if left_ns is None else left_ns
-            known_ns += round_trip_ns + draws.randrange(UNSTEADY_NS)
+            known_ns += round_trip_ns + draws.randrange(packet_ns)
             heapq.heappush(events, (known_ns, number, flow, now_ns, left_ns is None))
             number += 1
