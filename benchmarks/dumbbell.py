@@ -7,7 +7,8 @@ with different numbers of flows run at the same time, each on a data plane of it
 
 * ``sum_mbit``, ``jain``, ``worst_part_error``, ``worst_half_width``, ``needed_s``: ``_flows.describe_shares``.
 * ``used_ratio``: what the flows carry together, over what the rate has room for in packets of full size.
-* ``queueing_p50_ms``, ``queueing_ms``, ``queueing_error``: ``_flows.describe_queueing``; the queue is ``QUEUE_MS``.
+* ``queueing_p50_ms``, ``queueing_p99_ms``, ``queueing_max_ms``, ``queueing_error``: ``_flows.describe_queueing``; the
+  queue is ``QUEUE_MS``.
 * ``model_...``: what a model of TCP gets from the same queue on virtual time (``_model_flows``): over ``--seeds``
   seeds, the median and the 95th percentile of the largest error, and the medians of Jain's index and ``needed_s``.
 * ``simulator_...``: the simulator has no TCP, and its queues drop nothing. Flows send packets of full size at twice
