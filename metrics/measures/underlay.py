@@ -62,6 +62,12 @@ UNDERLAY.add(
     lambda it: int(it.most.max()) if it.messages.any() else None,
 )
 UNDERLAY.add(
+    "used_link_ratio",
+    "ratio",
+    "share of the links between routers that copies of messages crossed",
+    lambda it: ratio(int((it.copies > 0).sum()), len(it.copies)) if it.messages.any() else None,
+)
+UNDERLAY.add(
     "link_copies_max_over_mean",
     "",
     "copies that crossed the link with the most, over the mean of the used links",

@@ -1,4 +1,7 @@
-"""Mininet's own dumbbell: TCP flows over one link of Mininet's, as a reference for links that several flows share."""
+"""Mininet's own dumbbell: TCP flows over one link of Mininet's, as a reference for links that several flows share.
+
+``TRELLIS_DUMBBELL_S`` is how long flows are counted. After the seconds of a test, their parts say little.
+"""
 
 import json
 import os
@@ -14,6 +17,7 @@ from mininet.net import Mininet
 from mininet.node import OVSBridge
 from mininet.topo import Topo
 
+from benchmarks._flows import LISTENS, SERVER, client, describe_queueing, describe_shares, read_rates
 from harness.planes.kernel.offloads import switch_off
 
 RATE_MBIT = 10.0
@@ -26,12 +30,11 @@ GOODPUT_MBIT = RATE_MBIT * 1448 / PACKET_BYTES
 """TCP's payload in packets of full size."""
 
 ACCESS_MS = 5
-LASTS_S = 12
-IGNORED_S = 2
-"""The beginning of each flow, in which TCP looks for its share."""
+COUNTED_S = int(os.environ.get("TRELLIS_DUMBBELL_S", "20"))
+IGNORED_S = 6
+"""The beginning of each flow, in which TCP looks for its part."""
 
 OVS = "/usr/share/openvswitch/scripts/ovs-ctl"
-LISTENS = "Server listening"
 
 
 class Dumbbell(Topo):  # type: ignore[misc]
@@ -54,7 +57,7 @@ def switches() -> Iterator[None]:
 
 
 def measure(flows: int, offloads: bool) -> dict[str, float]:
-    """Let the flows run; return the sum of their rates, Jain's index, and round trips of the idle and the busy link."""
+    """Let the flows run; return their shares, and round trips of the idle and the busy link."""
     network = Mininet(topo=Dumbbell(flows=flows), controller=None, autoStaticArp=True)
     network.start()
     try:
@@ -62,30 +65,28 @@ def measure(flows: int, offloads: bool) -> dict[str, float]:
             _switch_offloads_off(network)
         pinger, far = network["a0"], network["b0"].IP()
         idle_ms = round_trips_ms(pinger.cmd(f"ping -c 10 -i 0.2 {far}"))
-        receivers = [network[f"b{number}"].popen("iperf3", "-s", "-1", "--forceflush") for number in numbers(flows)]
+        receivers = [network[f"b{number}"].popen(*SERVER) for number in numbers(flows)]
         for receiver in receivers:
             assert any(LISTENS in line.decode() for line in receiver.stdout)
         senders = [_start_flow(network, number) for number in numbers(flows)]
-        pinger.cmd(f"sleep {2 * IGNORED_S}")
-        busy_ms = round_trips_ms(pinger.cmd(f"ping -c {5 * (LASTS_S - 2 * IGNORED_S)} -i 0.2 {far}"))
-        rates = [rate_mbit(sender.communicate()[0]) for sender in senders]
-        for receiver in receivers:
-            receiver.communicate()
+        pinger.cmd(f"sleep {IGNORED_S}")
+        busy_ms = round_trips_ms(pinger.cmd(f"ping -c {5 * (COUNTED_S - 2)} -i 0.2 {far}"))
+        for sender in senders:
+            sender.communicate()
+        rates_mbit = np.array([read_rates(receiver.communicate()[0].decode(), COUNTED_S) for receiver in receivers])
     finally:
         network.stop()
     return {
         "flows": flows,
         "offloads": offloads,
-        "sum_mbit": sum(rates),
-        "jain": sum(rates) ** 2 / (flows * sum(rate**2 for rate in rates)),
+        **describe_shares(rates_mbit),
         "idle_ms": float(np.median(idle_ms)),
-        "queueing_p50_ms": float(np.median(busy_ms) - np.median(idle_ms)),
-        "queueing_max_ms": float(np.max(busy_ms) - np.median(idle_ms)),
+        **describe_queueing(busy_ms, float(np.median(idle_ms)), FULL_MS),
     }
 
 
 def _start_flow(network: Mininet, number: int) -> "subprocess.Popen[bytes]":
-    words = ["iperf3", "-J", "-c", network[f"b{number}"].IP(), "-t", str(LASTS_S), "-O", str(IGNORED_S)]
+    words = client(network[f"b{number}"].IP(), COUNTED_S, IGNORED_S)
     flow: subprocess.Popen[bytes] = network[f"a{number}"].popen(*words)
     return flow
 
@@ -100,11 +101,6 @@ def _switch_offloads_off(network: Mininet) -> None:
 def numbers(flows: int) -> range:
     """The pairs of hosts with a flow; pair 0 measures round trips."""
     return range(1, flows + 1)
-
-
-def rate_mbit(report: bytes) -> float:
-    """A flow's rate at its receiver."""
-    return float(json.loads(report)["end"]["sum_received"]["bits_per_second"]) / 1e6
 
 
 def round_trips_ms(said: str) -> list[float]:
@@ -122,4 +118,4 @@ def test_flows_share_mininets_link(flows: int, offloads: bool) -> None:
     assert 1 / flows < found["jain"] <= 1
     assert found["idle_ms"] == pytest.approx(4 * ACCESS_MS, abs=1)
     if not offloads:  # with them, one packet of the queue may hold as many bytes as dozens on the wire
-        assert found["queueing_max_ms"] == pytest.approx(FULL_MS, rel=0.05)
+        assert found["queueing_error"] < 0.05

@@ -66,6 +66,7 @@ def test_two_messages_on_six_routers() -> None:
     assert UNDERLAY.numbers(found) == {
         "link_stress_mean": 2,
         "link_stress_max": 3,
+        "used_link_ratio": 7 / 10,
         "link_copies_max_over_mean": 3 / 2,
         "crossings_per_message": 7,
         "crossings_over_bound": 14 / 5,
@@ -83,6 +84,7 @@ def test_stress_is_copies_per_message_and_not_copies() -> None:
     )
     assert (found["link_stress_mean"], found["link_stress_max"]) == (1.5, 4)
     assert found["link_copies_max_over_mean"] == 6 / 4, "a link without copies is not used"
+    assert found["used_link_ratio"] == 2 / 3
 
 
 def test_without_a_bound_or_messages_there_is_no_such_number() -> None:

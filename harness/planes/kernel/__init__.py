@@ -27,7 +27,7 @@ PLANE = Description(
     can=frozenset({"shape", "mtu", "capture", "opaque"}),
     cannot={
         "jitter": 'plane = "kernel" has constant delays: netem draws jitter per packet, which no check could judge',
-        "rate": 'plane = "kernel" has no rates of links',
+        "rate": 'plane = "kernel" has no rates of links: HTB sends the first packet at once, and netem counts packets',
         "queue": 'plane = "kernel" has no rates of links, so it has no queues',
         "faults": 'plane = "kernel" does not change its network during a run',
     },
