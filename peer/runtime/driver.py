@@ -13,9 +13,6 @@ from peer.trace import TraceEvent
 _LOGICAL = {"graft": 1, "prune": -1}
 """The changes of a number of logical links by trace events."""
 
-MAX_TIMER_S = 1.0
-"""A longer timer is set again after this time, for the reason of ``peer_process.NAP_S`` (s)."""
-
 
 class Driver:
     """Feeds one instance of a node with events and carries out its effects.
@@ -90,7 +87,7 @@ class Driver:
     def _set_timer(self, name: str, at_ns: int) -> None:
         self._cancel_timer(name)
         if not self._quiet:
-            delay_s = min(max(0.0, self._clock.left_s(at_ns)), MAX_TIMER_S)
+            delay_s = max(0.0, self._clock.wait_s(at_ns))
             self._timers[name] = asyncio.get_running_loop().call_later(delay_s, self._fire, name, at_ns)
 
     def _cancel_timer(self, name: str) -> None:

@@ -46,10 +46,6 @@ READY = b"R"
 FLUSH_S = 1.0
 """The time between two flushes of the trace (s). A killed peer may lose this much of the end of its trace."""
 
-NAP_S = 1.0
-"""The longest timer that is set (s). A timer of many seconds, set while hundreds of peers started, fired up to 100 ms
-late under uvloop. Set again shortly before it was due, it was at most 5 ms late."""
-
 SWITCH_S = 0.0005
 """How long a scrape, which runs in a thread, may delay a frame (s)."""
 
@@ -290,10 +286,10 @@ class Peer:
             _Stopped: SIGTERM arrived.
         """
         await asyncio.sleep(0)
-        while not self._stopping.is_set() and (left_s := self._clock.left_s(instant_ns)) > 0:
+        while not self._stopping.is_set() and (wait_s := self._clock.wait_s(instant_ns)) > 0:
             with contextlib.suppress(TimeoutError):
                 # The loop's clock counts milliseconds. Half a millisecond more makes it round up.
-                await asyncio.wait_for(self._stopping.wait(), min(left_s, NAP_S) + 0.0005)
+                await asyncio.wait_for(self._stopping.wait(), wait_s + 0.0005)
         if self._stopping.is_set():
             raise _Stopped
 
