@@ -19,11 +19,12 @@ import uvloop
 from msgspec import Struct
 from prometheus_client import start_http_server
 
+from peer.core.directory import Directory
 from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
 from peer.core.schedule import Publish, Vanish
 from peer.files import record_file, temporary_folder, trace_file
-from peer.instances.bootstrap import Step, first_directory, tell
+from peer.instances.bootstrap import Step, tell
 from peer.instances.lifecycle import enact
 from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.addresses import AddressBook
@@ -53,6 +54,7 @@ SWITCH_S = 0.0005
 class Orders(Struct, frozen=True):
     """The documents that the peers of a machine share.
 
+    ``directory``: the bootstrap service's first answer, made once, since it is large and every node reads it.
     ``steps``: node -> its actions in the order of their instants; joins have the bootstrap service's answers.
     ``refreshes``: the answers for all nodes. ``addresses``: the resolved addresses of ``agent``. ``part``: what is
     known of the script that programs follow; None = they follow none.
@@ -60,6 +62,7 @@ class Orders(Struct, frozen=True):
 
     agent: AgentSpec
     overlay: OverlayDocument
+    directory: Directory
     steps: dict[int, tuple[Step, ...]]
     refreshes: tuple[Step, ...]
     addresses: AddressBook
@@ -116,7 +119,7 @@ class Peer:
         self._orders = orders
         self._control = control
         self._clock = Clock(orders.agent.time_dilation)
-        self._spec = next(spec for spec in orders.overlay.nodes if spec.node == place.node)
+        self._spec = orders.overlay.nodes[place.node]
         self._draws = substream(self._spec.seed, place.node, "runtime")
         self._stopping = asyncio.Event()
         self._bug: BaseException | None = None
@@ -237,7 +240,7 @@ class Peer:
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
         if self._is_up_at_start:
-            await slot.begin(tell(self._spec, first_directory(self._orders.overlay)))
+            await slot.begin(tell(self._spec, self._orders.directory))
         for step in merge(self._stretch.steps, self._orders.refreshes, key=lambda step: step.at_ns):
             if step.at_ns >= agent.stop_ns:
                 break

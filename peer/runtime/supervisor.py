@@ -19,7 +19,7 @@ from prometheus_client import start_http_server
 
 from peer import files
 from peer.core.schedule import Action, decode_schedule
-from peer.instances.bootstrap import Step, timeline
+from peer.instances.bootstrap import Step, first_directory, timeline
 from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.interop.script import decode_script
 from peer.runtime.addresses import AddressBook
@@ -68,7 +68,8 @@ def read_orders(folder: Path) -> Orders:
         raise ValueError(f"schedule.jsonl: {error}") from None
     own_steps = {node: tuple(own) for node, own in steps.items()}
     part = _read_script(folder, agent, schedule) if agent.scripted else None
-    orders = Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder, part)
+    book, directory = AddressBook(agent.addresses), first_directory(overlay)
+    orders = Orders(agent, overlay, directory, own_steps, tuple(refreshes), book, folder, part)
     for place in agent.peers:
         if orders.vanishes(place.node) and (place.netns is None or agent.command is not None):
             needed = "a network namespace of its own and the Python peer"
