@@ -8,16 +8,14 @@ import asyncio
 import contextlib
 import signal
 import socket
-import sys
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from heapq import merge
 from pathlib import Path
-from random import Random
 from typing import Any, TypeAlias, TypeVar
 
 import uvloop
 from msgspec import Struct
-from prometheus_client import start_http_server
 
 from peer.core.directory import Directory
 from peer.core.identifiers import MessageId, TopicId
@@ -29,10 +27,11 @@ from peer.instances.lifecycle import enact
 from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
+from peer.runtime.exposition import Family, serve_metrics
 from peer.runtime.foreign_processes import Processes
 from peer.runtime.instances import Instances
 from peer.runtime.line_programs import Programs, Setting
-from peer.runtime.metrics import make_registry
+from peer.runtime.metrics import collect
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
 from peer.runtime.scripted import Part, Scripted
@@ -46,9 +45,6 @@ AnySlot: TypeAlias = Instances | Programs | Processes | Scripted
 READY = b"R"
 FLUSH_S = 1.0
 """The time between two flushes of the trace (s). A killed peer may lose this much of the end of its trace."""
-
-SWITCH_S = 0.0005
-"""How long a scrape, which runs in a thread, may delay a frame (s)."""
 
 
 class Orders(Struct, frozen=True):
@@ -90,7 +86,6 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     Raises:
         Exception: there is a bug. Exceptions in callbacks of the loop end the peer, too.
     """
-    sys.setswitchinterval(SWITCH_S)
     shared = Shared()
     steps = orders.steps.get(place.node, ())
     # A process that drives a program goes on after crashes of the program.
@@ -132,19 +127,24 @@ class Peer:
         with self._tracing() as trace, self._recording() as recorder:
             slot = self._make_slot(trace, recorder)
             if self._place.metrics is not None:
-                address, port = self._place.metrics
-                start_http_server(port, address, make_registry(slot))
-            flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
-            flushing.add_done_callback(self._fail_with)
+                await serve_metrics(*self._place.metrics, partial(_collect, trace, slot))
+            self._flush_later(trace, FLUSH_S * self._draws.random())  # at other instants than other peers
             try:
                 with contextlib.suppress(_Stopped):
                     await self._perform(slot)
             finally:
-                flushing.cancel()
+                self._flushing.cancel()
                 slot.quiesce()
                 await slot.close()
             if self._bug is not None:
                 raise self._bug
+
+    def _flush_later(self, trace: TraceFile, delay_s: float) -> None:
+        self._flushing = asyncio.get_running_loop().call_later(delay_s, self._flush, trace)
+
+    def _flush(self, trace: TraceFile) -> None:
+        trace.flush()
+        self._flush_later(trace, FLUSH_S)
 
     def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> AnySlot:
         orders = self._orders
@@ -211,11 +211,6 @@ class Peer:
         """End the peer with an error. The first of several errors counts."""
         self._bug = self._bug or error
         self._stopping.set()
-
-    def _fail_with(self, task: asyncio.Task[None]) -> None:
-        """End the peer with an error if a task failed that no code waits for."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(asyncio.get_running_loop(), {"message": "a task failed", "exception": error})
 
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Recorder | None]:
@@ -301,9 +296,7 @@ class _Stopped(Exception):
     """The process must end before the plan does."""
 
 
-async def _flush_now_and_then(trace: TraceFile, draws: Random) -> None:
-    """Flush every ``FLUSH_S``, at other instants than the other peers of the machine."""
-    await asyncio.sleep(FLUSH_S * draws.random())
-    while True:
-        trace.flush()
-        await asyncio.sleep(FLUSH_S)
+def _collect(trace: TraceFile, slot: AnySlot) -> Iterator[Family]:
+    """Yield the present metrics. The events that the trace holds are counted first."""
+    trace.flush()
+    yield from collect(slot)

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import encodings.idna  # noqa: F401 - the metrics server looks its address up with it: loaded once, not in every peer
 import gc
 import os
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from prometheus_client import start_http_server
 
 from peer import files
 from peer.core.schedule import Action, decode_schedule
@@ -23,9 +21,10 @@ from peer.instances.bootstrap import Step, first_directory, timeline
 from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.interop.script import decode_script
 from peer.runtime.addresses import AddressBook
-from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
+from peer.runtime.agent_metrics import collect_agent, read_pss_bytes
 from peer.runtime.children import Child, Exit, end_descendants, reap_orphans, start_child
 from peer.runtime.clock import Clock
+from peer.runtime.exposition import serve_metrics
 from peer.runtime.limits import allow_open_files
 from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
@@ -143,8 +142,7 @@ class Supervisor:
         self._watch()
         agent = self._orders.agent
         if agent.agent_metrics is not None:
-            address, port = agent.agent_metrics
-            start_http_server(port, address, make_agent_registry(self.count_states, self.running_pids))
+            await serve_metrics(*agent.agent_metrics, lambda: collect_agent(self.count_states, self.running_pids))
         server = await asyncio.start_unix_server(self._answer, path=socket_path)
         if not self._children:
             self._done.set()
