@@ -95,8 +95,9 @@ def make_frame_event(
     message_id = topics = hops = ttl = None
     if isinstance(frame, Data):
         message_id, topics, hops, ttl = frame.message_id, frame.topics, frame.hops, frame.ttl
-    where = (conn, direction, off, len_bytes)
-    return TraceEvent(event, now_ns, node, peer, message_id, topics, frame.kind, *where, hops, ttl)
+    return TraceEvent(
+        event, now_ns, node, peer, message_id, topics, frame.kind, conn, direction, off, len_bytes, hops, ttl
+    )
 
 
 def make_drop_event(now_ns: int, node: int, peer: int, frame: Frame, len_bytes: int, reason: str) -> TraceEvent:

@@ -20,6 +20,7 @@ Every frame starts with a fixed big-endian header, by which vectorised code can 
 """
 
 import struct
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -126,56 +127,56 @@ class Decoder:
         frames: list[tuple[int, int, Frame]] = []
         if self.fault is not None:
             return frames
-        buffer = self._buffer
-        buffer += data
+        kept = self._buffer
+        if kept:
+            kept += data
+        stream = kept or data  # most data are whole frames, of which nothing is kept
         start = 0
-        available = len(buffer)
+        available = len(stream)
         try:
             while available - start >= HEADER_BYTES:
-                length = _frame_length(buffer, start)
-                if available - start < length:
+                decoded = _decode(stream, start, available)
+                if decoded is None:
                     break
-                frames.append((self.offset + start, length, _decode(buffer, start, length)))
+                length, frame = decoded
+                frames.append((self.offset + start, length, frame))
                 start += length
         except WireError as fault:
             self.fault = fault
-        del buffer[:start]
+        if kept:
+            del kept[:start]
+        elif start < available:
+            kept += data[start:]
         self.offset += start
         return frames
 
 
-def _frame_length(buffer: bytearray, start: int) -> int:
-    magic, version, kind, length, _, _, _, topics, _ = HEADER.unpack_from(buffer, start)
+def _decode(stream: bytes | bytearray, start: int, end: int) -> tuple[int, Frame] | None:
+    """Return the length and the frame that begins at ``start``; None = it is not whole."""
+    magic, version, kind, length, message_id, ttl, hops, count, _ = HEADER.unpack_from(stream, start)
+    body_at = start + HEADER_BYTES + 4 * count
     if magic != MAGIC:
         raise WireError("bad_magic", f"0x{magic:04x}")
     if version != VERSION:
         raise WireError("bad_version", str(version))
     if length > MAX_FRAME_BYTES:
         raise WireError("oversized", f"{length} bytes")
-    if length < HEADER_BYTES + 4 * topics + 1:
-        raise WireError("bad_length", f"{length} bytes with {topics} topics")
-    if frame_type(kind) is None:
-        raise WireError("unknown_kind", str(kind))
-    return int(length)
-
-
-def _decode(buffer: bytearray, start: int, length: int) -> Frame:
-    _, _, kind, _, message_id, ttl, hops, count, _ = HEADER.unpack_from(buffer, start)
-    body_at = start + HEADER_BYTES + 4 * count
-    body = bytes(memoryview(buffer)[body_at : start + length])
+    if start + length <= body_at:
+        raise WireError("bad_length", f"{length} bytes with {count} topics")
+    known, decode_body = _codec(kind)
+    if start + length > end:
+        return None
     try:
-        fields = _body_decoder(kind).decode(body)
+        fields = decode_body(stream[body_at : start + length])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError("bad_body", str(error)) from None
-    if kind == Data.kind:
-        if message_id > MAX_MESSAGE_ID:
-            raise WireError("bad_message_id", str(message_id))
-        topics = struct.unpack_from(f">{count}I", buffer, start + HEADER_BYTES)
-        assert isinstance(fields, _DataBody)
-        return Data(message_id, topics, hops, ttl, fields.payload, fields.routing)
-    known = frame_type(kind)
-    assert known is not None, "_frame_length admits registered kinds only"
-    return known(*fields)
+    if known is not Data:
+        return length, known(*fields)
+    if message_id > MAX_MESSAGE_ID:
+        raise WireError("bad_message_id", str(message_id))
+    topics = struct.unpack_from(f">{count}I", stream, start + HEADER_BYTES)
+    assert isinstance(fields, _DataBody)
+    return length, Data(message_id, topics, hops, ttl, fields.payload, fields.routing)
 
 
 class _DataBody(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
@@ -184,10 +185,16 @@ class _DataBody(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
 
 
 @cache
-def _body_decoder(kind: int) -> msgspec.msgpack.Decoder[Any]:
+def _codec(kind: int) -> tuple[type[Frame], Callable[[bytes | bytearray], Any]]:
+    """Return the type of the frames of a kind, and what decodes their bodies.
+
+    Raises:
+        WireError: no protocol has registered the kind. It may do so later, and the cache does not keep exceptions.
+    """
     known = frame_type(kind)
-    assert known is not None, "callers pass registered kinds only"
+    if known is None:
+        raise WireError("unknown_kind", str(kind))
     if known is Data:
-        return msgspec.msgpack.Decoder(_DataBody)
+        return known, msgspec.msgpack.Decoder(_DataBody).decode
     annotations = [field.type for field in msgspec.structs.fields(known)]
-    return msgspec.msgpack.Decoder(tuple[tuple(annotations)])  # type: ignore[misc]
+    return known, msgspec.msgpack.Decoder(tuple[tuple(annotations)]).decode  # type: ignore[misc]

@@ -4,9 +4,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
+from peer.runtime.exposition import GAUGE, Family, single
 
 STATES = ("created", "ready", "exited", "signalled", "running")
 
@@ -45,25 +43,17 @@ def _read_pss(pid: int) -> int:
     return next((int(line.split()[1]) * 1024 for line in text.splitlines() if line.startswith("Pss:")), 0)
 
 
-def make_agent_registry(
+def collect_agent(
     count_states: Callable[[], dict[str, int]], running_pids: Callable[[], list[int]]
-) -> CollectorRegistry:
-    """Return a separate registry for the agent's metrics."""
-    registry = CollectorRegistry()
-    registry.register(_AgentCollector(count_states, running_pids))
-    return registry
+) -> Iterator[Family]:
+    """Yield the present metrics of an agent.
 
-
-class _AgentCollector(Collector):
-    def __init__(self, count_states: Callable[[], dict[str, int]], running_pids: Callable[[], list[int]]) -> None:
-        self._count_states = count_states
-        self._running_pids = running_pids
-
-    def collect(self) -> Iterator[Metric]:
-        counts = self._count_states()
-        states = GaugeMetricFamily("trellis_agent_peers", "Peers of this machine by state.", labels=("state",))
-        for state in STATES:
-            states.add_metric((state,), counts.get(state, 0))
-        yield states
-        rss_bytes = read_rss_bytes(self._running_pids())
-        yield GaugeMetricFamily("trellis_agent_peers_rss_bytes", "Resident memory of all peers.", value=rss_bytes)
+    Args:
+        count_states: returns the number of peers by state.
+        running_pids: returns the processes of the peers that have not ended.
+    """
+    counts = count_states()
+    states = {state: counts.get(state, 0) for state in STATES}
+    yield Family(GAUGE, "trellis_agent_peers", "Peers of this machine by state.", states, "state")
+    rss_bytes = read_rss_bytes(running_pids())
+    yield single(GAUGE, "trellis_agent_peers_rss_bytes", "Resident memory of all peers.", rss_bytes)

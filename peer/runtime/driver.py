@@ -8,13 +8,6 @@ from peer.core.contract import Effect, Event, Node
 from peer.runtime.clock import Clock
 from peer.runtime.pool import ConnectionPool
 from peer.runtime.tracefile import TraceFile
-from peer.trace import TraceEvent
-
-_LOGICAL = {"graft": 1, "prune": -1}
-"""The changes of a number of logical links by trace events."""
-
-MAX_TIMER_S = 1.0
-"""A longer timer is set again after this time, for the reason of ``peer_process.NAP_S`` (s)."""
 
 
 class Driver:
@@ -25,30 +18,26 @@ class Driver:
     Args:
         node: the node.
         trace: the file for trace events.
-        events: counts of trace events by name, for the metrics.
         clock: the clock of the node's timers.
 
     Attributes:
         links: the node's connections. The code that makes the driver must set it.
-        logical_links: the number of the node's logical links of every topic that has had any, for the metrics.
         node: the node.
+        trace: writes a trace event.
     """
 
     links: ConnectionPool
 
-    def __init__(self, node: Node, trace: TraceFile, events: dict[str, int], clock: Clock) -> None:
+    def __init__(self, node: Node, trace: TraceFile, clock: Clock) -> None:
         self._clock = clock
-        self._events = events
-        self.logical_links: dict[int, int] = {}
         self.node = node
-        self._trace_file = trace
+        self.trace = trace.write
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._quiet = False
         self._over = False
         self._apply: dict[type[Effect], Callable[..., None]] = {
             contract.Send: lambda effect: self.links.send(effect.peer, effect.frame),
-            contract.SendEach: self._send_each,
-            contract.Trace: lambda effect: self.trace(effect.event),
+            contract.SendEach: lambda effect: self.links.send_each(effect.peers, effect.frame),
             contract.Deliver: lambda effect: None,  # there is no application; a trace event records the delivery
             contract.SetTimer: lambda effect: self._set_timer(effect.name, effect.at_ns),
             contract.CancelTimer: lambda effect: self._cancel_timer(effect.name),
@@ -61,11 +50,10 @@ class Driver:
         if self._over:
             return
         for effect in self.node.handle(self._clock.now_ns(), event):
-            self._apply[type(effect)](effect)
-
-    def _send_each(self, effect: contract.SendEach) -> None:
-        for peer in effect.peers:
-            self.links.send(peer, effect.frame)
+            if isinstance(effect, contract.Trace):  # the most frequent effect
+                self.trace(effect.event)
+            else:
+                self._apply[type(effect)](effect)
 
     def quiesce(self) -> None:
         """Stop firing timers and opening connections. The node still receives and forwards frames."""
@@ -80,17 +68,10 @@ class Driver:
         self.quiesce()
         self._over = True
 
-    def trace(self, event: TraceEvent) -> None:
-        self._events[event.event] = self._events.get(event.event, 0) + 1
-        if change := _LOGICAL.get(event.event):
-            for topic in event.topics or ():
-                self.logical_links[topic] = self.logical_links.get(topic, 0) + change
-        self._trace_file.write(event)
-
     def _set_timer(self, name: str, at_ns: int) -> None:
         self._cancel_timer(name)
         if not self._quiet:
-            delay_s = min(max(0.0, self._clock.left_s(at_ns)), MAX_TIMER_S)
+            delay_s = max(0.0, self._clock.wait_s(at_ns))
             self._timers[name] = asyncio.get_running_loop().call_later(delay_s, self._fire, name, at_ns)
 
     def _cancel_timer(self, name: str) -> None:

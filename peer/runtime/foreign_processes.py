@@ -25,9 +25,6 @@ from peer.runtime.names import own_names
 from peer.runtime.namespaces import die_with_parent
 from peer.runtime.piped_program import ProgramError, kill_group
 
-NAP_S: Final = 1.0
-"""A longer wait is begun again after this time, for the reason of ``peer_process.NAP_S`` (s)."""
-
 RUNNING: Final = "running"
 NOT_STARTED: Final = "not started"
 
@@ -207,8 +204,8 @@ class _Process:
         return ProcessEnd(spec.name, spec.command, spec.expected, self._found, *instants, self._detail)
 
     async def _sleep_until(self, at_ns: int) -> None:
-        while (left_s := self._clock.left_s(at_ns)) > 0:
-            await asyncio.sleep(min(left_s, NAP_S))
+        while (wait_s := self._clock.wait_s(at_ns)) > 0:
+            await asyncio.sleep(wait_s)
 
     def _start(self) -> None:
         variables = dict(text.split("=", 1) for text in self._spec.environment)

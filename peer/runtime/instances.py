@@ -17,10 +17,10 @@ from peer.instances.lifecycle import announce_end, announce_join, make_node
 from peer.instances.spec import NodeSpec
 from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.clock import UNDILATED, Clock
+from peer.runtime.counts import Counts
 from peer.runtime.driver import Driver
 from peer.runtime.pool import ConnectionPool
 from peer.runtime.recording import Recorder
-from peer.runtime.tcp_connection import Counts
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
 
@@ -46,8 +46,7 @@ class Instances:
             host has other nodes, too, and cannot vanish.
 
     Attributes:
-        counts: frames, bytes, drops and rejects of all instances.
-        events: trace events of all instances by name.
+        counts: what the trace events of all instances add up to, and their drops and rejects.
         driver: the driver of the present instance; None while the node is down.
     """
 
@@ -67,7 +66,7 @@ class Instances:
         silenced: Callable[[bool], None] | None = None,
     ) -> None:
         self.counts = Counts()
-        self.events: dict[str, int] = {}
+        trace.observe = self.counts.add
         self.driver: Driver | None = None
         self._spec = spec
         self._trace = trace
@@ -144,7 +143,7 @@ class Instances:
     async def _begin(self, node: StatefulNode, directory: Directory, *, joins: bool) -> None:
         assert self._listener is not None, "the listener is opened first"
         driven = node if self._recorder is None else self._recorder.watch(node, self._started)
-        driver = Driver(driven, self._trace, self.events, self._clock)
+        driver = Driver(driven, self._trace, self._clock)
         driver.links = ConnectionPool(
             driver,
             self._spec.node,

@@ -16,6 +16,7 @@ from peer.lines import LineError, encode_order
 from peer.runtime.clock import Clock
 from peer.runtime.connections import Connections
 from peer.runtime.conversation import Conversation
+from peer.runtime.counts import Counts
 from peer.runtime.names import node_name
 from peer.runtime.piped_program import Program, ProgramError, describe_status, is_listening
 from peer.runtime.tracefile import TraceFile
@@ -86,9 +87,11 @@ class Programs:
 
     def __init__(self, setting: Setting, trace: TraceFile, failed: Callable[[ProgramError], None]) -> None:
         counted = {"publish", "deliver"} | {"duplicate"}.intersection(setting.agent.program_of(setting.node).says)
-        self.events: dict[str, int] = dict.fromkeys(sorted(counted), 0)
+        counts = Counts(dict.fromkeys(sorted(counted), 0))
+        self.events = counts.events
+        trace.observe = counts.add
         self._setting = setting
-        self._trace_file = trace
+        self._trace = trace.write
         self._failed = failed
         self._connections = Connections(setting.overlay, setting.node, setting.agent.connect)
         self._present: _Instance | None = None
@@ -150,11 +153,6 @@ class Programs:
         await asyncio.gather(*self._closing)
         shutil.rmtree(self._setting.temporary, ignore_errors=True)  # also of programs whose end is not known yet
 
-    def trace(self, event: TraceEvent) -> None:
-        """Write a trace event, and count it."""
-        self.events[event.event] = self.events.get(event.event, 0) + 1
-        self._trace_file.write(event)
-
     @property
     def _running(self) -> "_Instance":
         assert self._present is not None, "the schedule has only what can happen to the node"
@@ -163,7 +161,7 @@ class Programs:
     def _start(self, topics: Sequence[TopicId]) -> "_Instance":
         self._instances += 1
         temporary = self._setting.temporary / str(self._instances)
-        self._present = _Instance(self._setting, topics, temporary, self.trace, self._failed)
+        self._present = _Instance(self._setting, topics, temporary, self._trace, self._failed)
         return self._present
 
     def _end(self, reason: str) -> "_Instance":

@@ -8,30 +8,30 @@ import asyncio
 import contextlib
 import signal
 import socket
-import sys
 from collections.abc import Coroutine, Iterator
+from functools import partial
 from heapq import merge
 from pathlib import Path
-from random import Random
 from typing import Any, TypeAlias, TypeVar
 
 import uvloop
 from msgspec import Struct
-from prometheus_client import start_http_server
 
+from peer.core.directory import Directory
 from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
 from peer.core.schedule import Publish, Vanish
 from peer.files import record_file, temporary_folder, trace_file
-from peer.instances.bootstrap import Step, first_directory, tell
+from peer.instances.bootstrap import Step, tell
 from peer.instances.lifecycle import enact
 from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
+from peer.runtime.exposition import Family, serve_metrics
 from peer.runtime.foreign_processes import Processes
 from peer.runtime.instances import Instances
 from peer.runtime.line_programs import Programs, Setting
-from peer.runtime.metrics import make_registry
+from peer.runtime.metrics import collect
 from peer.runtime.recording import Recorder
 from peer.runtime.restarts import Shared, Stretch, divide, run_in_turn
 from peer.runtime.scripted import Part, Scripted
@@ -46,17 +46,11 @@ READY = b"R"
 FLUSH_S = 1.0
 """The time between two flushes of the trace (s). A killed peer may lose this much of the end of its trace."""
 
-NAP_S = 1.0
-"""The longest timer that is set (s). A timer of many seconds, set while hundreds of peers started, fired up to 100 ms
-late under uvloop. Set again shortly before it was due, it was at most 5 ms late."""
-
-SWITCH_S = 0.0005
-"""How long a scrape, which runs in a thread, may delay a frame (s)."""
-
 
 class Orders(Struct, frozen=True):
     """The documents that the peers of a machine share.
 
+    ``directory``: the bootstrap service's first answer, made once, since it is large and every node reads it.
     ``steps``: node -> its actions in the order of their instants; joins have the bootstrap service's answers.
     ``refreshes``: the answers for all nodes. ``addresses``: the resolved addresses of ``agent``. ``part``: what is
     known of the script that programs follow; None = they follow none.
@@ -64,6 +58,7 @@ class Orders(Struct, frozen=True):
 
     agent: AgentSpec
     overlay: OverlayDocument
+    directory: Directory
     steps: dict[int, tuple[Step, ...]]
     refreshes: tuple[Step, ...]
     addresses: AddressBook
@@ -91,7 +86,6 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     Raises:
         Exception: there is a bug. Exceptions in callbacks of the loop end the peer, too.
     """
-    sys.setswitchinterval(SWITCH_S)
     shared = Shared()
     steps = orders.steps.get(place.node, ())
     # A process that drives a program goes on after crashes of the program.
@@ -120,7 +114,7 @@ class Peer:
         self._orders = orders
         self._control = control
         self._clock = Clock(orders.agent.time_dilation)
-        self._spec = next(spec for spec in orders.overlay.nodes if spec.node == place.node)
+        self._spec = orders.overlay.nodes[place.node]
         self._draws = substream(self._spec.seed, place.node, "runtime")
         self._stopping = asyncio.Event()
         self._bug: BaseException | None = None
@@ -133,19 +127,24 @@ class Peer:
         with self._tracing() as trace, self._recording() as recorder:
             slot = self._make_slot(trace, recorder)
             if self._place.metrics is not None:
-                address, port = self._place.metrics
-                start_http_server(port, address, make_registry(slot))
-            flushing = asyncio.create_task(_flush_now_and_then(trace, self._draws))
-            flushing.add_done_callback(self._fail_with)
+                await serve_metrics(*self._place.metrics, partial(_collect, trace, slot))
+            self._flush_later(trace, FLUSH_S * self._draws.random())  # at other instants than other peers
             try:
                 with contextlib.suppress(_Stopped):
                     await self._perform(slot)
             finally:
-                flushing.cancel()
+                self._flushing.cancel()
                 slot.quiesce()
                 await slot.close()
             if self._bug is not None:
                 raise self._bug
+
+    def _flush_later(self, trace: TraceFile, delay_s: float) -> None:
+        self._flushing = asyncio.get_running_loop().call_later(delay_s, self._flush, trace)
+
+    def _flush(self, trace: TraceFile) -> None:
+        trace.flush()
+        self._flush_later(trace, FLUSH_S)
 
     def _make_slot(self, trace: TraceFile, recorder: Recorder | None) -> AnySlot:
         orders = self._orders
@@ -213,11 +212,6 @@ class Peer:
         self._bug = self._bug or error
         self._stopping.set()
 
-    def _fail_with(self, task: asyncio.Task[None]) -> None:
-        """End the peer with an error if a task failed that no code waits for."""
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._fail(asyncio.get_running_loop(), {"message": "a task failed", "exception": error})
-
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Recorder | None]:
         if not self._orders.agent.record:
@@ -241,7 +235,7 @@ class Peer:
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
         if self._is_up_at_start:
-            await slot.begin(tell(self._spec, first_directory(self._orders.overlay)))
+            await slot.begin(tell(self._spec, self._orders.directory))
         for step in merge(self._stretch.steps, self._orders.refreshes, key=lambda step: step.at_ns):
             if step.at_ns >= agent.stop_ns:
                 break
@@ -290,10 +284,10 @@ class Peer:
             _Stopped: SIGTERM arrived.
         """
         await asyncio.sleep(0)
-        while not self._stopping.is_set() and (left_s := self._clock.left_s(instant_ns)) > 0:
+        while not self._stopping.is_set() and (wait_s := self._clock.wait_s(instant_ns)) > 0:
             with contextlib.suppress(TimeoutError):
                 # The loop's clock counts milliseconds. Half a millisecond more makes it round up.
-                await asyncio.wait_for(self._stopping.wait(), min(left_s, NAP_S) + 0.0005)
+                await asyncio.wait_for(self._stopping.wait(), wait_s + 0.0005)
         if self._stopping.is_set():
             raise _Stopped
 
@@ -302,9 +296,7 @@ class _Stopped(Exception):
     """The process must end before the plan does."""
 
 
-async def _flush_now_and_then(trace: TraceFile, draws: Random) -> None:
-    """Flush every ``FLUSH_S``, at other instants than the other peers of the machine."""
-    await asyncio.sleep(FLUSH_S * draws.random())
-    while True:
-        trace.flush()
-        await asyncio.sleep(FLUSH_S)
+def _collect(trace: TraceFile, slot: AnySlot) -> Iterator[Family]:
+    """Yield the present metrics. The events that the trace holds are counted first."""
+    trace.flush()
+    yield from collect(slot)

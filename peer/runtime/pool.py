@@ -14,15 +14,17 @@ them out with sockets. Its own tasks are those of real connections:
 """
 
 import asyncio
+from collections.abc import Iterable
 from random import Random
 
-from peer.core.contract import FrameReceived, LinkDown, LinkUp, NodeId
+from peer.core.contract import LinkDown, LinkUp, NodeId
 from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import STOP, LinkTable
 from peer.runtime.addresses import AddressBook
 from peer.runtime.admission import Admission
 from peer.runtime.clock import UNDILATED, Clock
-from peer.runtime.tcp_connection import CLOSE_TIMEOUT_S, Counts, Owner, TcpConnection
+from peer.runtime.counts import Counts
+from peer.runtime.tcp_connection import CLOSE_TIMEOUT_S, Owner, TcpConnection
 from peer.trace import TraceEvent, make_drop_event
 from peer.wire import encode
 
@@ -32,9 +34,9 @@ CONNECT_TIMEOUT_S = 10.0
 class ConnectionPool:
     """All connections of a node, from its start to its end.
 
-    A driver calls its ``table`` and ``send`` for the node's effects, and ``quiesce``, ``cut`` and ``close`` at the
-    node's end. Each ``TcpConnection`` reports its events (``opened`` to ``lost``). The pool passes them to its
-    ``table``, which decides and calls the pool back as its ``Carrier`` (``now_ns`` to ``gave_up``).
+    A driver calls its ``table``, ``send`` and ``send_each`` for the node's effects, and ``quiesce``, ``cut`` and
+    ``close`` at the node's end. Each ``TcpConnection`` reports its events (``opened`` to ``lost``). The pool passes
+    them to its ``table``, which decides and calls the pool back as its ``Carrier`` (``now_ns`` to ``gave_up``).
 
     Args:
         driver: gets the node's events and the trace events.
@@ -45,7 +47,7 @@ class ConnectionPool:
         local_ip: the address from which to open connections.
         send_queue_bytes: the most bytes that may wait for a neighbour; further frames are dropped.
         draws: the generator for the pauses between attempts.
-        counts: counts frames, bytes, drops and rejects; None = the pool has its own.
+        counts: counts drops and rejects; None = the pool has its own.
         clock: the clock of its pauses and timeouts.
 
     Attributes:
@@ -98,14 +100,19 @@ class ConnectionPool:
 
     def send(self, peer: NodeId, frame: Frame) -> None:
         """Queue a frame on the peer's link, or drop it and trace why."""
-        connection = self._links.get(peer)
+        self.send_each((peer,), frame)
+
+    def send_each(self, peers: Iterable[NodeId], frame: Frame) -> None:
+        """Do what ``send`` does for each of some peers."""
         content = self._encode(frame)
-        if connection is None or connection.transport.is_closing():
-            self._drop(peer, frame, len(content), "no_link")
-        elif connection.queued_bytes + len(content) > self._send_queue_bytes:
-            self._drop(peer, frame, len(content), "queue_full")
-        else:
-            connection.write(frame, content)
+        for peer in peers:
+            connection = self._links.get(peer)
+            if connection is None or connection.transport.is_closing():
+                self._drop(peer, frame, len(content), "no_link")
+            elif connection.queued_bytes + len(content) > self._send_queue_bytes:
+                self._drop(peer, frame, len(content), "queue_full")
+            else:
+                connection.write(frame, content)
 
     def quiesce(self) -> None:
         """Stop opening and accepting connections. Links that are up stay."""
@@ -159,8 +166,6 @@ class ConnectionPool:
             self.table.peer_closed(connection, frame.reason)
         elif isinstance(frame, Hello):
             self._introduce(connection, frame)
-        elif connection.up and connection.peer is not None:
-            self.driver.feed(FrameReceived(connection.peer, frame))
         else:
             self.table.refuse(connection, "no_hello")
 

@@ -22,6 +22,7 @@ from peer.interop.output import MAX_LINE_BYTES, TOLERANCE_NS, Identity, Placing,
 from peer.interop.script import Script, check_script, find_ends, list_publications
 from peer.lines import LineError, Splitter
 from peer.runtime.clock import epoch_offset_ns
+from peer.runtime.counts import Counts
 from peer.runtime.line_programs import Setting
 from peer.runtime.piped_program import Program, ProgramError, describe_status
 from peer.runtime.tracefile import TraceFile
@@ -96,11 +97,13 @@ class Scripted:
         failed: Callable[[ProgramError], None],
         last_s: float = LAST_S,
     ) -> None:
-        self.events: dict[str, int] = dict.fromkeys(("deliver", "duplicate", "publish", "relay"), 0)
+        counts = Counts(dict.fromkeys(("deliver", "duplicate", "publish", "relay"), 0))
+        self.events = counts.events
+        trace.observe = counts.add
         self._setting = setting
         self._part = part
         self._folder = folder.absolute()
-        self._trace_file = trace
+        self._trace = trace.write
         self._failed = failed
         self._last_s = last_s
         self._nodes = {peer_id: node for node, peer_id in enumerate(setting.agent.peer_ids)}
@@ -215,10 +218,6 @@ class Scripted:
         at_ns = self._placing.place(receipt.time, self._setting.clock.now_ns())
         sender = None if receipt.sender is None else self._nodes.get(receipt.sender)
         return TraceEvent(event, at_ns, self._setting.node, sender, message_id=message, topics=topics)
-
-    def _trace(self, event: TraceEvent) -> None:
-        self.events[event.event] = self.events.get(event.event, 0) + 1
-        self._trace_file.write(event)
 
     def _judge_end(self, ended: asyncio.Future[int]) -> None:
         """Report what is wrong with the end of the program."""

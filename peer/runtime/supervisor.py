@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import encodings.idna  # noqa: F401 - the metrics server looks its address up with it: loaded once, not in every peer
 import gc
 import os
 import shutil
@@ -15,17 +14,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
-from prometheus_client import start_http_server
 
 from peer import files
 from peer.core.schedule import Action, decode_schedule
-from peer.instances.bootstrap import Step, timeline
+from peer.instances.bootstrap import Step, first_directory, timeline
 from peer.instances.spec import AgentSpec, OverlayDocument
 from peer.interop.script import decode_script
 from peer.runtime.addresses import AddressBook
-from peer.runtime.agent_metrics import make_agent_registry, read_pss_bytes
+from peer.runtime.agent_metrics import collect_agent, read_pss_bytes
 from peer.runtime.children import Child, Exit, end_descendants, reap_orphans, start_child
 from peer.runtime.clock import Clock
+from peer.runtime.exposition import serve_metrics
 from peer.runtime.limits import allow_open_files
 from peer.runtime.names import HOSTS_FILE, describe_hosts
 from peer.runtime.namespaces import adopt_orphans
@@ -68,7 +67,8 @@ def read_orders(folder: Path) -> Orders:
         raise ValueError(f"schedule.jsonl: {error}") from None
     own_steps = {node: tuple(own) for node, own in steps.items()}
     part = _read_script(folder, agent, schedule) if agent.scripted else None
-    orders = Orders(agent, overlay, own_steps, tuple(refreshes), AddressBook(agent.addresses), folder, part)
+    book, directory = AddressBook(agent.addresses), first_directory(overlay)
+    orders = Orders(agent, overlay, directory, own_steps, tuple(refreshes), book, folder, part)
     for place in agent.peers:
         if orders.vanishes(place.node) and (place.netns is None or agent.command is not None):
             needed = "a network namespace of its own and the Python peer"
@@ -142,8 +142,7 @@ class Supervisor:
         self._watch()
         agent = self._orders.agent
         if agent.agent_metrics is not None:
-            address, port = agent.agent_metrics
-            start_http_server(port, address, make_agent_registry(self.count_states, self.running_pids))
+            await serve_metrics(*agent.agent_metrics, lambda: collect_agent(self.count_states, self.running_pids))
         server = await asyncio.start_unix_server(self._answer, path=socket_path)
         if not self._children:
             self._done.set()

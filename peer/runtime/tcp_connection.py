@@ -7,12 +7,15 @@ import socket
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from peer.core.contract import Event, NodeId
+from peer.core.contract import Event, FrameReceived, NodeId
 from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import Connection, LinkTable
 from peer.runtime.clock import Clock
 from peer.trace import TraceEvent, make_frame_event
 from peer.wire import Decoder, encode
+
+OF_CONNECTIONS = (Hello, Bye)
+"""The frames about connections, which the node does not get."""
 
 HANDSHAKE_TIMEOUT_S = 10.0
 """The time within which the other side must send ``Hello`` (s)."""
@@ -40,18 +43,6 @@ _PROBE_TIMES = ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1), (socket.IPPROTO_TC
 """Options for a quick test whether the other side still has the connection. A host that has lost it resets it."""
 
 
-class Counts:
-    """The numbers of frames and bytes by kind, and of drops and rejects by reason, since the peer started."""
-
-    def __init__(self) -> None:
-        self.sent_frames: dict[int, int] = {}
-        self.sent_bytes: dict[int, int] = {}
-        self.received_frames: dict[int, int] = {}
-        self.received_bytes: dict[int, int] = {}
-        self.dropped: dict[str, int] = {}
-        self.rejected: dict[str, int] = {}
-
-
 class Owner(Protocol):
     """The driver of a node, as the node's connections know it."""
 
@@ -68,14 +59,12 @@ class Pool(Protocol):
     Attributes:
         node: the node of this end.
         driver: gets the trace events.
-        counts: where frames and bytes are counted.
         clock: what timeouts go by.
         table: the node's links and the attempts at them.
     """
 
     node: NodeId
     driver: Owner
-    counts: Counts
     clock: Clock
     table: LinkTable[TcpConnection]
 
@@ -87,7 +76,7 @@ class Pool(Protocol):
         ...
 
     def received(self, connection: TcpConnection, frame: Frame) -> None:
-        """Handle a frame."""
+        """Handle a frame about the connection itself, or one of a connection that is not a link."""
 
     def lost(self, connection: TcpConnection, error: Exception | None) -> None:
         """Note that a connection has ended."""
@@ -114,7 +103,7 @@ class TcpConnection(Connection, asyncio.Protocol):
         self.source = ""
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._pool = pool
-        self._counts = pool.counts
+        self._trace = pool.driver.trace
         self._clock = pool.clock
         self._written_bytes = 0
         self._decoder = Decoder()
@@ -146,15 +135,18 @@ class TcpConnection(Connection, asyncio.Protocol):
         if self.peer is None and self.reason:
             return  # it is refused, and the node on the other side is unknown
         now_ns = self._clock.now_ns()
-        decoder = self._decoder
+        decoder, pool, side = self._decoder, self._pool, self._sides[1]
         for off, len_bytes, frame in decoder.feed(data):
-            if self.peer is None and isinstance(frame, Hello) and self._pool.comes_from(self, frame.node):
+            if self.peer is None and isinstance(frame, Hello) and pool.comes_from(self, frame.node):
                 self.peer = frame.node
-            self._trace("receive", now_ns, self._sides[1], frame, off, len_bytes)
-            _count(self._counts.received_frames, self._counts.received_bytes, frame.kind, len_bytes)
-            self._pool.received(self, frame)
+            event = make_frame_event("receive", now_ns, pool.node, self.peer, self.conn, side, frame, off, len_bytes)
+            self._trace(event)
+            if self.up and self.peer is not None and not isinstance(frame, OF_CONNECTIONS):
+                pool.driver.feed(FrameReceived(self.peer, frame))
+            else:
+                pool.received(self, frame)
         if decoder.fault is not None:
-            self._pool.table.refuse(self, decoder.fault.reason)
+            pool.table.refuse(self, decoder.fault.reason)
         elif self.peer is None and decoder.pending_bytes > MOST_HELLO_BYTES:
             self._miss_hello()
 
@@ -175,10 +167,10 @@ class TcpConnection(Connection, asyncio.Protocol):
         """Send a frame, whose bytes are ``content``. Its timestamp is taken before."""
         now_ns = self._clock.now_ns()
         self.transport.write(content)
-        len_bytes = len(content)
-        self._trace("send", now_ns, self._sides[0], frame, self._written_bytes, len_bytes)
-        self._written_bytes += len_bytes
-        _count(self._counts.sent_frames, self._counts.sent_bytes, frame.kind, len_bytes)
+        off, len_bytes = self._written_bytes, len(content)
+        self._written_bytes = off + len_bytes
+        node, side = self._pool.node, self._sides[0]
+        self._trace(make_frame_event("send", now_ns, node, self.peer, self.conn, side, frame, off, len_bytes))
 
     def say_goodbye(self, reason: str) -> None:
         """Send the last frame and the FIN. The connection ends when the other side has done the same."""
@@ -215,12 +207,3 @@ class TcpConnection(Connection, asyncio.Protocol):
         own_socket = self.transport.get_extra_info("socket")
         for level, option, value in options:
             own_socket.setsockopt(level, option, round(self._clock.real_s(value)))
-
-    def _trace(self, event: str, now_ns: int, side: str, frame: Frame, off: int, len_bytes: int) -> None:
-        pool = self._pool
-        pool.driver.trace(make_frame_event(event, now_ns, pool.node, self.peer, self.conn, side, frame, off, len_bytes))
-
-
-def _count(frames: dict[int, int], sizes: dict[int, int], kind: int, len_bytes: int) -> None:
-    frames[kind] = frames.get(kind, 0) + 1
-    sizes[kind] = sizes.get(kind, 0) + len_bytes

@@ -14,8 +14,9 @@ from peer.core import contract
 from peer.core.directory import Directory, PeerInfo
 from peer.instances.spec import NodeSpec
 from peer.runtime.addresses import AddressBook
+from peer.runtime.exposition import expose
 from peer.runtime.instances import Instances
-from peer.runtime.metrics import make_registry
+from peer.runtime.metrics import collect
 from peer.runtime.tracefile import TraceFile
 from peer.trace import TraceEvent
 from tests.event_loop import LIMIT_S, run
@@ -87,6 +88,11 @@ class Network:
         lines = (self.folder / f"{node}.jsonl").read_bytes().splitlines()
         decoded = [msgspec.json.decode(line, type=TraceEvent) for line in lines]
         return [event for event in decoded if event.event in names]
+
+    def metrics(self, node: int) -> dict[str, float]:
+        self.traces[node].flush()
+        lines = expose(collect(self.instances[node])).decode().splitlines()
+        return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
 
     def others_think(self, reason: str, of: int) -> None:
         for node in set(self.nodes) - {of}:
@@ -168,7 +174,7 @@ def test_logical_links_of_both_ends_end_with_a_life(tmp_path: Path):
         async with Network(3, tmp_path) as net:
 
             def counted(node: int) -> float | None:
-                return make_registry(net.instances[node]).get_sample_value("trellis_logical_links", {"topic": "0"})
+                return net.metrics(node).get('trellis_logical_links{topic="0"}')
 
             await net.until(lambda: all(len(net.events(node, "graft")) == 2 for node in net.nodes))
             assert [counted(node) for node in net.nodes] == [2, 2, 2]
@@ -191,16 +197,16 @@ def test_what_comes_while_a_node_is_down_reaches_nobody(tmp_path: Path):
             net.instances[1].crash()
             for event in (contract.PeerList(net.directory), contract.Publish((0,), 1, b"")):
                 net.instances[1].feed(event)
-            registry = make_registry(net.instances[1])
-            assert registry.get_sample_value("trellis_links") == 0
-            before = registry.get_sample_value("trellis_sent_frames_total", {"kind": "hello"})
+            assert net.metrics(1)["trellis_links"] == 0
+            before = net.metrics(1)['trellis_sent_frames_total{kind="hello"}']
             await net.instances[1].join((0,), net.directory)
             await net.linked(net.nodes)
             assert not net.events(1, "publish")
-            assert registry.get_sample_value("trellis_links") == 1
-            assert registry.get_sample_value("process_cpu_seconds_total") > 0
-            assert registry.get_sample_value("process_resident_memory_bytes") > 1 << 20
-            after = registry.get_sample_value("trellis_sent_frames_total", {"kind": "hello"})
+            metrics = net.metrics(1)
+            assert metrics["trellis_links"] == 1
+            assert metrics["process_cpu_seconds_total"] > 0
+            assert metrics["process_resident_memory_bytes"] > 1 << 20
+            after = metrics['trellis_sent_frames_total{kind="hello"}']
             assert after > before > 0, "the counts of all instances are one's own"
 
     run(scenario)

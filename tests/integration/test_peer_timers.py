@@ -40,7 +40,7 @@ def test_a_timer_fires_at_its_virtual_instant_and_as_much_later_in_real_time(dil
     async def scenario() -> None:
         node = Sleeper()
         trace = TraceFile(tmp_path / "0.jsonl", 0, (), clock.now_ns())
-        driver = Driver(node, trace, {}, clock)
+        driver = Driver(node, trace, clock)
         book = AddressBook((("127.0.0.1", 1),))
         driver.links = ConnectionPool(driver, 0, 7, book, "127.0.0.1", 1, substream(1, 0, "runtime"), None, clock)
         before_s = time.monotonic()

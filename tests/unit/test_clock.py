@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peer.runtime.clock import UNDILATED, Clock
+from peer.runtime.clock import LAST_S, UNDILATED, Clock
 
 dilations = st.one_of(st.integers(1, 1000), st.floats(1, 1000))
 instants = st.integers(0, 10**16)  # ten to the sixteenth ns are 115 days after a machine's start
@@ -48,3 +48,15 @@ def test_a_second_lasts_as_long_as_it_is_dilated() -> None:
     assert clock.real_s(2.0) == 6.0
     assert clock.left_s(clock.now_ns() + 10**9) == pytest.approx(3.0, abs=0.5)
     assert clock.left_s(clock.now_ns() - 10**9) < -2.5
+
+
+@given(st.integers(-(10**10), 10**13), dilations)
+def test_a_long_wait_is_interrupted_once_shortly_before_its_end(left_ns: int, dilation: float) -> None:
+    clock = Clock(dilation)
+    clock.now_ns = lambda: 10**10
+    due_ns = 10**10 + left_ns
+    left_s, wait_s = clock.left_s(due_ns), clock.wait_s(due_ns)
+    if left_s <= LAST_S:
+        assert wait_s == left_s
+    else:
+        assert 0 < wait_s == pytest.approx(left_s - LAST_S)
