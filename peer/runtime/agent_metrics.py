@@ -4,7 +4,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from peer.runtime.exposition import GAUGE, Family, single
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from peer.runtime.exposition import by_label
 
 STATES = ("created", "ready", "exited", "signalled", "running")
 
@@ -45,7 +47,7 @@ def _read_pss(pid: int) -> int:
 
 def collect_agent(
     count_states: Callable[[], dict[str, int]], running_pids: Callable[[], list[int]]
-) -> Iterator[Family]:
+) -> Iterator[Metric]:
     """Yield the present metrics of an agent.
 
     Args:
@@ -54,6 +56,6 @@ def collect_agent(
     """
     counts = count_states()
     states = {state: counts.get(state, 0) for state in STATES}
-    yield Family(GAUGE, "trellis_agent_peers", "Peers of this machine by state.", states, "state")
+    yield by_label(GaugeMetricFamily, "trellis_agent_peers", "Peers of this machine by state.", "state", states)
     rss_bytes = read_rss_bytes(running_pids())
-    yield single(GAUGE, "trellis_agent_peers_rss_bytes", "Resident memory of all peers.", rss_bytes)
+    yield GaugeMetricFamily("trellis_agent_peers_rss_bytes", "Resident memory of all peers.", value=rss_bytes)

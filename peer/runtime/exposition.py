@@ -1,19 +1,16 @@
-"""The text of metrics for Prometheus, and the endpoint that serves it in the loop of a process.
+"""The endpoint of a process's metrics for Prometheus, which is served in the process's own loop.
 
-The endpoint has no thread: a thread per process, which looks every half a second whether it should end, and others for
-each scrape, took more time than the scrapes of idle peers themselves.
-
-Source: https://prometheus.io/docs/instrumenting/exposition_formats (text format, version 0.0.4).
+The text is that of Prometheus's own library. Its server is not used: a thread per process, which looks every half a
+second whether it should end, and others for each scrape, took more time than the scrapes of idle peers themselves.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, cast
+from typing import Final, TypeVar, cast
 
-from msgspec import Struct
-
-COUNTER: Final = "counter"
-GAUGE: Final = "gauge"
+from prometheus_client import generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 MOST_REQUEST_BYTES: Final = 1 << 14
 """The longest request that the endpoint reads."""
@@ -22,41 +19,41 @@ REQUEST_S: Final = 10.0
 """The time within which a request must arrive (s)."""
 
 
-class Family(Struct, frozen=True):
-    """A metric with its values.
+Family = TypeVar("Family", CounterMetricFamily, GaugeMetricFamily)
 
-    Attributes:
-        kind: ``COUNTER`` or ``GAUGE``.
-        name: its name; that of a counter ends in ``_total``.
+
+def by_label(kind: type[Family], name: str, text: str, label: str, values: Mapping[str, float]) -> Family:
+    """Return a metric with a value for each value of a label.
+
+    Args:
+        kind: the class of the metric.
+        name: its name, without the ``_total`` that the library gives counters.
         text: what it means.
-        values: its value for each value of ``label``. Without a label there is one, for "".
-        label: the name of its label; "" = it has none.
+        label: the name of the label.
+        values: the metric's values by those of the label.
     """
-
-    kind: str
-    name: str
-    text: str
-    values: Mapping[str, float]
-    label: str = ""
+    family = kind(name, text, labels=(label,))
+    for value, number in values.items():
+        family.add_metric((value,), number)
+    return family
 
 
-def single(kind: str, name: str, text: str, value: float) -> Family:
-    """Return a metric without a label; the arguments are those of ``Family``."""
-    return Family(kind, name, text, {"": value})
+class _Collected(Collector):
+    """What is collected for one scrape."""
+
+    def __init__(self, metrics: Iterable[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics
 
 
-def expose(families: Iterable[Family]) -> bytes:
-    """Return the text of metrics. Labels' values need no escapes: they are names and numbers of this code."""
-    lines: list[str] = []
-    for family in families:
-        lines += (f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}")
-        for value, number in family.values.items():
-            where = f'{{{family.label}="{value}"}}' if family.label else ""
-            lines.append(f"{family.name}{where} {float(number)}")
-    return "\n".join((*lines, "")).encode()
+def expose(metrics: Iterable[Metric]) -> bytes:
+    """Return the text of metrics."""
+    return generate_latest(_Collected(metrics))
 
 
-async def serve_metrics(address: str, port: int, collect: Callable[[], Iterable[Family]]) -> asyncio.AbstractServer:
+async def serve_metrics(address: str, port: int, collect: Callable[[], Iterable[Metric]]) -> asyncio.AbstractServer:
     """Serve metrics at an address, in the running loop.
 
     Args:
@@ -73,7 +70,7 @@ async def serve_metrics(address: str, port: int, collect: Callable[[], Iterable[
 class _Scrape(asyncio.Protocol):
     """A connection of a scraper: one request, whatever it asks for, and the answer."""
 
-    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+    def __init__(self, collect: Callable[[], Iterable[Metric]]) -> None:
         self._collect = collect
         self._request = b""
 

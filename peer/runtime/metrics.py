@@ -5,51 +5,57 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
 from peer.core.frames import kind_names
-from peer.runtime.exposition import COUNTER, GAUGE, Family, single
+from peer.runtime.exposition import by_label
 from peer.runtime.foreign_processes import Processes
 from peer.runtime.instances import Instances
 from peer.runtime.line_programs import Programs
 from peer.runtime.scripted import Scripted
 
 _EVENTS = {
-    "deliver": ("trellis_deliveries_total", "First copies on a subscribed topic, including own messages."),
-    "duplicate": ("trellis_duplicates_total", "Copies of a message after the first."),
-    "relay": ("trellis_relays_total", "First copies on topics that the node does not subscribe to."),
-    "publish": ("trellis_publications_total", "Messages that the node published."),
+    "deliver": ("trellis_deliveries", "First copies on a subscribed topic, including own messages."),
+    "duplicate": ("trellis_duplicates", "Copies of a message after the first."),
+    "relay": ("trellis_relays", "First copies on topics that the node does not subscribe to."),
+    "publish": ("trellis_publications", "Messages that the node published."),
 }
 
 
-def collect(slot: Instances | Programs | Processes | Scripted) -> Iterator[Family]:
+def collect(slot: Instances | Programs | Processes | Scripted) -> Iterator[Metric]:
     """Yield the present metrics of a peer. For another program, these are only the events that it reported."""
     if isinstance(slot, Instances):
         yield from _collect_node(slot)
     else:
         for event, count in slot.events.items():
             if event in _EVENTS:
-                yield single(COUNTER, *_EVENTS[event], count)
+                yield CounterMetricFamily(*_EVENTS[event], value=count)
 
 
-def _collect_node(instances: Instances) -> Iterator[Family]:
+def _collect_node(instances: Instances) -> Iterator[Metric]:
     counts, driver = instances.counts, instances.driver
     links, queued_bytes = (driver.links.links, driver.links.queued_bytes) if driver is not None else (0, 0)
-    yield _by_kind("trellis_sent_frames_total", "Frames handed to the socket.", counts.sent_frames)
-    yield _by_kind("trellis_sent_bytes_total", "Bytes of frames handed to the socket.", counts.sent_bytes)
-    yield _by_kind("trellis_received_frames_total", "Frames read.", counts.received_frames)
-    yield _by_kind("trellis_received_bytes_total", "Bytes of frames read.", counts.received_bytes)
-    yield Family(COUNTER, "trellis_dropped_frames_total", "Frames that were not sent.", counts.dropped, "reason")
+    yield _by_kind("trellis_sent_frames", "Frames handed to the socket.", counts.sent_frames)
+    yield _by_kind("trellis_sent_bytes", "Bytes of frames handed to the socket.", counts.sent_bytes)
+    yield _by_kind("trellis_received_frames", "Frames read.", counts.received_frames)
+    yield _by_kind("trellis_received_bytes", "Bytes of frames read.", counts.received_bytes)
+    yield by_label(
+        CounterMetricFamily, "trellis_dropped_frames", "Frames that were not sent.", "reason", counts.dropped
+    )
     text = "Connections refused or closed because of their source or of what arrived over them."
-    yield Family(COUNTER, "trellis_rejects_total", text, counts.rejected, "reason")
+    yield by_label(CounterMetricFamily, "trellis_rejects", text, "reason", counts.rejected)
     for event, words in _EVENTS.items():
-        yield single(COUNTER, *words, counts.events.get(event, 0))
+        yield CounterMetricFamily(*words, value=counts.events.get(event, 0))
     used_s = time.process_time()
-    yield single(COUNTER, "process_cpu_seconds_total", "Processor time of the peer's process.", used_s)
+    yield CounterMetricFamily("process_cpu_seconds", "Processor time of the peer's process.", value=used_s)
     text = "Memory of the peer's process, including pages that it shares with other processes."
-    yield single(GAUGE, "process_resident_memory_bytes", text, _resident_bytes())
-    yield single(GAUGE, "trellis_links", "Physical links that are up.", links)
+    yield GaugeMetricFamily("process_resident_memory_bytes", text, value=_resident_bytes())
+    yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
     logical = {str(topic): count for topic, count in counts.logical_links.items()} if driver is not None else {}
-    yield Family(GAUGE, "trellis_logical_links", "Logical links by the number of their topic.", logical, "topic")
-    yield single(GAUGE, "trellis_send_queue_bytes", "Bytes waiting to be sent.", queued_bytes)
+    yield by_label(
+        GaugeMetricFamily, "trellis_logical_links", "Logical links by the number of their topic.", "topic", logical
+    )
+    yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
 
 
 def _resident_bytes() -> int:
@@ -58,6 +64,7 @@ def _resident_bytes() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-def _by_kind(name: str, text: str, values: dict[int, int]) -> Family:
+def _by_kind(name: str, text: str, values: dict[int, int]) -> Metric:
     names = kind_names()
-    return Family(COUNTER, name, text, {names[kind]: count for kind, count in values.items()}, "kind")
+    by_name = {names[kind]: count for kind, count in values.items()}
+    return by_label(CounterMetricFamily, name, text, "kind", by_name)

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import uvloop
 from msgspec import Struct
+from prometheus_client.core import Metric
 
 from peer.core.directory import Directory
 from peer.core.identifiers import MessageId, TopicId
@@ -27,7 +28,7 @@ from peer.instances.lifecycle import enact
 from peer.instances.spec import AgentSpec, OverlayDocument, PeerPlace
 from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
-from peer.runtime.exposition import Family, serve_metrics
+from peer.runtime.exposition import serve_metrics
 from peer.runtime.foreign_processes import Processes
 from peer.runtime.instances import Instances
 from peer.runtime.line_programs import Programs, Setting
@@ -296,7 +297,7 @@ class _Stopped(Exception):
     """The process must end before the plan does."""
 
 
-def _collect(trace: TraceFile, slot: AnySlot) -> Iterator[Family]:
+def _collect(trace: TraceFile, slot: AnySlot) -> Iterator[Metric]:
     """Yield the present metrics. The events that the trace holds are counted first."""
     trace.flush()
     yield from collect(slot)
