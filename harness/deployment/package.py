@@ -12,13 +12,13 @@ import peer
 from harness.deployment.workspace import hash_files
 from peer.plugins import shipped_files
 
-DEPENDENCIES = ("msgspec", "uvloop")
+DEPENDENCIES = ("msgspec", "prometheus_client", "uvloop")
 """The packages that a peer imports besides the standard library (``[project] dependencies`` in pyproject.toml)."""
 
 STAGE_DEPENDENCIES = (
     *DEPENDENCIES,
-    *("bcrypt", "cryptography", "fabric", "invoke", "paramiko", "mininet", "prometheus_client", "pyyaml", "rich"),
-    *("numpy", "pyarrow", "scapy"),
+    *("bcrypt", "cryptography", "fabric", "invoke", "paramiko", "mininet", "pyyaml", "rich", "numpy"),
+    *("pyarrow", "scapy"),
 )
 """The packages that the running stage of a testbed imports besides (the extra ``harness`` in pyproject.toml)."""
 
