@@ -191,7 +191,7 @@ def _print(comparison: "Comparison") -> None:
     from rich.table import Table
 
     from metrics.report.comparison import setting_rows
-    from metrics.report.page import format_number
+    from metrics.report.values import format_number
 
     table = Table(box=None, pad_edge=False)
     table.add_column("", no_wrap=True)

@@ -1,16 +1,70 @@
-"""Finds the run with which a report compares its run: the one asked for, or the last one of another protocol."""
+"""Compares the run of a report with a baseline: the run that was asked for, or the last one of another protocol."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from msgspec import Struct
+
+from metrics.measures.measure import Measure
+from metrics.measures.registry import find_measure
 from metrics.report.run import Run
+from metrics.report.values import format_number, format_value
 from metrics.rundir import INVALID, RunDir, RunDirError, Summary
 from metrics.rundir.files import EXPERIMENT_FILE, MANIFEST_FILE
 from metrics.storage import Place
 
 _SAME: Final = ("underlay", "workload", "interests", "expressions", "groups", "churn", "faults", "adversary", "peer")
 """The keys of an experiment that say what every protocol gets: options of the command line may change them."""
+
+COMPARED: Final = (
+    *("delivery_ratio", "propagation_delay_ms_p50", "propagation_delay_ms_p99", "stretch_p50", "hops_mean"),
+    *("duplicates_per_delivery", "traffic_overhead_ratio", "degree_mean", "control_bytes_per_peer_per_s"),
+    "topics_partitioned",
+)
+"""The headline numbers that are compared first."""
+
+UNKNOWN: Final = "not known"
+
+
+class Contrast(Struct, frozen=True):
+    """A number of the run beside that of the baseline, for people.
+
+    Attributes:
+        text: what the number means.
+        here: its value in the run.
+        there: its value in the baseline.
+        difference: how much larger or smaller it is in the run; empty if one of them is not known.
+    """
+
+    text: str
+    here: str
+    there: str
+    difference: str
+
+
+def contrast(run: RunDir, baseline: RunDir) -> list[Contrast]:
+    """Return the numbers that are compared first; those that neither run has are left out."""
+    found = []
+    for name in COMPARED:
+        measure = find_measure(name)
+        here, there = (each.summary.headline.get(name) for each in (run, baseline))
+        if measure is not None and (here is not None or there is not None):
+            values = (UNKNOWN if value is None else format_value(measure, value) for value in (here, there))
+            found.append(Contrast(measure.text, *values, _describe_difference(measure, here, there)))
+    return found
+
+
+def _describe_difference(measure: Measure[Any], here: float | None, there: float | None) -> str:
+    if here is None or there is None:
+        return ""
+    if here == there:
+        return "none"
+    if measure.unit == "ratio":
+        return f"{100 * (here - there):+.3g} percentage points"
+    if not there:
+        return f"{'+' if here > there else '-'}{format_number(abs(here - there))} {measure.unsaid_unit}".rstrip()
+    return f"{100 * (here / there - 1):+.3g} %"
 
 
 def find_baseline(run: Run, asked: Place | None = None) -> RunDir | None:
@@ -38,6 +92,12 @@ def describe_baseline(baseline: RunDir) -> str:
     """Return a baseline in a few words."""
     summary = baseline.summary
     return f"{summary.protocol}, seed {summary.seed}, {summary.verdict} ({summary.run_id})"
+
+
+def name_sides(run: RunDir, baseline: RunDir) -> tuple[str, str]:
+    """Return short names of the run and of its baseline: their protocols, or their identities if these are equal."""
+    one, other = run.summary, baseline.summary
+    return (one.protocol, other.protocol) if one.protocol != other.protocol else (one.run_id, other.run_id)
 
 
 def _find_others(run: Run, path: Path) -> Iterator[RunDir]:

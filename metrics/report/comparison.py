@@ -17,10 +17,11 @@ from metrics.measures.distribution import pool
 from metrics.report.canvas import WIDTH, legend_above, plain_axes, plot_cdf, plot_steps, styled, whole_numbers
 from metrics.report.figures.chapter import Drawing, number, spread
 from metrics.report.figures.world import draw_world
-from metrics.report.page import format_number, template
+from metrics.report.page import template
 from metrics.report.palette import palette_css
 from metrics.report.run import Run
 from metrics.report.svg import to_element, to_svg
+from metrics.report.values import format_number
 from metrics.rundir import JUDGED, Scope
 
 _LINES: Final = ("-", "--", "-.", ":")

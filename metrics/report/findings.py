@@ -10,8 +10,9 @@ from metrics.degenerate import find_degeneracies
 from metrics.report.figures.chapter import count, number
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
+from metrics.report.values import join_words
 from metrics.reported import reports_nothing
-from metrics.rundir import VALID
+from metrics.rundir import VALID, RunDir
 from peer.protocols.registry import PROTOCOLS
 
 _NAMED: Final = 3
@@ -41,14 +42,17 @@ def find_striking(run: Run, slow: Sequence[SlowRow]) -> list[Finding]:
         run: the analysed run.
         slow: its slowest deliveries, slowest first.
     """
+    stalls = [*_stalls(run)]
+    harmless = run.summary.verdict == VALID
     return [
         *_undelivered(run),
         *_partitioned(run),
-        *_stalls(run),
+        *([] if harmless else stalls),
         *_slowest(slow),
         *_waiting(run),
         *_loaded(run),
         *(Finding(f"{_begin(text)}.") for text in _degeneracies(run)),
+        *(stalls if harmless else []),
     ]
 
 
@@ -63,12 +67,12 @@ def find_quiet(run: Run) -> str:
         parts.append("no topic is partitioned")
     if run.manifest.counters.get("processors_watched") and not any(_stalls(run)):
         parts.append("no processor stood still during the workload")
-    text = f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+    text = join_words(parts)
     return f"{_begin(text)}." if text else ""
 
 
-def advise(run: Run) -> list[Advice]:
-    """Return commands to try next.
+def advise(run: Run, baseline: RunDir | None = None) -> list[Advice]:
+    """Return commands to try next; with a baseline, first how to find out which differences are more than noise.
 
     ``RUN`` stands for the run's directory, ``FILE`` for its experiment file. The copy of the file in the directory will
     not do: paths in the file are relative to the folder of the file.
@@ -78,8 +82,14 @@ def advise(run: Run) -> list[Advice]:
     if run.summary.verdict != VALID and len(run.stalls.host):
         why = "Up to two more attempts if only stalls of the host spoil a run"
         found.append(Advice(why, f"{again} --retry-host-stalls 2"))
+    other = None if baseline is None else baseline.summary.protocol
+    own = run.experiment["protocol"]
+    if other is not None and other != own:
+        both = " && ".join(f"{again} --repeat 5 --set protocol={name}" for name in (own, other))
+        why = f"Which of the differences between {own} and {other} are more than noise: five seeds of each, in pairs"
+        found.append(Advice(why, f"{both} && trellis compare runs/{run.plan.name}/*"))
     if run.experiment.get("peer", {}).get("command") is None:  # programs have their own protocol
-        others = ", ".join(name for name in PROTOCOLS if name != run.experiment["protocol"])
+        others = ", ".join(name for name in PROTOCOLS if name != own)
         why = f"Another protocol with the same network and workload ({others}), with the options of this run"
         found.append(Advice(why, f"{again} --set protocol=NAME"))
     found.append(Advice("How much the numbers vary with the seed", f"{again} --repeat 5"))
@@ -127,9 +137,9 @@ def _stalls(run: Run) -> Iterator[Finding]:
         lengths_ms = (during["end_ns"] - during["start_ns"])[during["source"] == source] / 1e6
         if len(lengths_ms):
             times = "once" if len(lengths_ms) == 1 else f"{len(lengths_ms):,} times"
-            yield Finding(
-                f"{what} stood still {times} during the workload, for {number(float(lengths_ms.max()))} ms at most."
-            )
+            most_ms = number(float(lengths_ms.max()))
+            allowed = " No check failed for it." if run.summary.verdict == VALID else ""
+            yield Finding(f"{what} stood still {times} during the workload, for {most_ms} ms at most.{allowed}")
 
 
 def _slowest(slow: Sequence[SlowRow]) -> Iterator[Finding]:
@@ -137,7 +147,7 @@ def _slowest(slow: Sequence[SlowRow]) -> Iterator[Finding]:
         return
     worst = slow[0]
     between = worst.path[1:-1]
-    way = "" if not worst.path else f", by {', '.join(between)}" if between else ", straight"
+    way = "" if not worst.path else f", via {', '.join(between)}" if between else ", straight"
     direct = "" if worst.direct_delay_ms is None else f". The direct path takes {number(worst.direct_delay_ms)} ms"
     yield Finding(
         f"The slowest delivery took {number(worst.latency_ms)} ms: from {worst.publisher} to {worst.subscriber}"

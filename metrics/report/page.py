@@ -9,7 +9,7 @@ from msgspec import structs
 
 from metrics.measures.measure import Measure
 from metrics.measures.registry import MEASURES, find_measure
-from metrics.report.baseline import describe_baseline
+from metrics.report.baseline import UNKNOWN, contrast, describe_baseline, name_sides
 from metrics.report.figures.chapter import Chapter
 from metrics.report.figures.registry import CHAPTERS
 from metrics.report.findings import advise, find_quiet, find_striking
@@ -20,8 +20,9 @@ from metrics.report.probing import first_packet_rows, round_trip_rows, sweep_row
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
 from metrics.report.svg import to_element
+from metrics.report.values import format_number, format_value, join_words
 from metrics.reported import name_implementations, reports_nothing
-from metrics.rundir import FAILED, NOT_APPLICABLE, NOT_JUDGED, PASSED, RunDir, Summary
+from metrics.rundir import FAILED, JUDGED, NOT_APPLICABLE, NOT_JUDGED, PASSED, RunDir, Summary
 from metrics.rundir.files import ACHIEVED_FILE, TABLES_FOLDER
 from metrics.storage import Place
 from metrics.storage.parquet import read_footer
@@ -49,9 +50,11 @@ def render(
         judged=judged(summary),
         striking=find_striking(run, slow),
         quiet=find_quiet(run),
-        advice=advise(run),
+        advice=advise(run, baseline),
         slow=slow,
         baseline=None if baseline is None else describe_baseline(baseline),
+        sides=None if baseline is None else name_sides(run, baseline),
+        contrasts=[] if baseline is None else contrast(run, baseline),
         inapplicable=inapplicable(summary),
         chapters=[_chapter(run, chapter, drawn, baseline) for chapter in CHAPTERS],
         palette=palette_css(),
@@ -92,7 +95,7 @@ def _chapter(
 
 
 def _show(measure: Measure[Any], value: float | None) -> str:
-    return "not known" if value is None else format_value(measure, value)
+    return UNKNOWN if value is None else format_value(measure, value)
 
 
 def table_files(run: Run) -> dict[str, dict[str, Any]]:
@@ -181,8 +184,13 @@ def judged(summary: Summary) -> str:
     )
     if summary.scope is None:
         return counted
-    parts = (f"{part}: {state}" for part, state in structs.asdict(summary.scope).items())
-    return f"{counted} What they are about: {', '.join(parts)}."
+    by_state: dict[str, list[str]] = {}
+    for part, state in structs.asdict(summary.scope).items():
+        by_state.setdefault(state, []).append(part)
+    checked = by_state.pop(JUDGED, [])
+    said = [f"They check {join_words(checked)}."] if checked else []
+    said += [f"{state.capitalize()}: {join_words(parts)}." for state, parts in by_state.items()]
+    return " ".join([counted, *said])
 
 
 def inapplicable(summary: Summary) -> dict[str, list[str]]:
@@ -203,19 +211,3 @@ def label_of(name: str) -> str:
 def breakable(name: str) -> Markup:
     """Return a long name as HTML that may continue on a new line after each underscore."""
     return escape(name).replace("_", Markup("_<wbr>"))
-
-
-def format_value(measure: Measure[Any], value: float) -> str:
-    """Return a measure's value for people, with its unit unless the measure's text names it; shares in percent."""
-    return f"{value:.2%}" if measure.unit == "ratio" else f"{format_number(value)} {measure.unsaid_unit}".rstrip()
-
-
-def format_number(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    """Return a number for people: four significant digits, thousands separated; any other value unchanged."""
-    if value is None:
-        return "not computed"
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, int) or float(value).is_integer():
-        return f"{int(value):,}"
-    return f"{value:,.4g}"

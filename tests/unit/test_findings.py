@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -14,7 +14,7 @@ from metrics.report.findings import advise, find_quiet, find_striking
 from metrics.report.page import expectation, judged
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
-from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Summary
+from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Scope, Summary
 from metrics.totals import RowCount, Totals
 from tests.fabricated_totals import make_totals
 from tests.grouped_tables import grouped
@@ -54,6 +54,7 @@ class Shown(Run):
     grouped = grouped
     manifest = SimpleNamespace(counters={"processors_watched": 2})
     stalls = SimpleNamespace(host=[(1, 2)])
+    plan = SimpleNamespace(name="quickstart")
 
     @property
     def summary(self) -> Any:
@@ -151,10 +152,13 @@ def test_stalls_of_the_workload_are_counted_by_source() -> None:
         "end_ns": [2_000_000, 15_000_000, 1_500_000, 90_000_000],
     }
     run = Shown(stalls=stalls)
-    assert said(run)[:2] == [
+    sentences = [
         "A processor stood still 2 times during the workload, for 5 ms at most.",
         "The data plane stood still once during the workload, for 1.5 ms at most.",
     ]
+    assert said(run)[-2:] == [f"{each} No check failed for it." for each in sentences]
+    run.verdict = "suspect"
+    assert said(run)[:2] == sentences
     assert "stood still" not in find_quiet(run)
 
 
@@ -168,7 +172,7 @@ def test_the_most_loaded_node_is_an_honest_one() -> None:
 
 @pytest.mark.parametrize(
     ("path", "way"),
-    [(("a", "b", "c"), ", by b"), (("a", "c"), ", straight"), ((), "")],
+    [(("a", "b", "c"), ", via b"), (("a", "c"), ", straight"), ((), "")],
 )
 def test_the_slowest_delivery_is_told_with_its_path(path: tuple[str, ...], way: str) -> None:
     row = SlowRow(7, "a", "c", 233.4, 180.0, path, "replay.html#m=7&n=1" if path else None)
@@ -186,6 +190,19 @@ def test_advice_names_the_other_protocols_and_repeats_after_stalls() -> None:
     assert advise(run)[0].command.endswith("--retry-host-stalls 2")
 
 
+def test_advice_begins_with_the_seeds_that_a_comparison_needs() -> None:
+    run = Shown()
+    baseline = cast("RunDir", SimpleNamespace(summary=SimpleNamespace(protocol="stan")))
+    first = advise(run, baseline)[0]
+    assert first.command == (
+        "trellis run FILE --repeat 5 --set protocol=random && trellis run FILE --repeat 5 --set protocol=stan && "
+        "trellis compare runs/quickstart/*"
+    )
+    assert "random and stan" in first.reason
+    run.protocol = "stan"
+    assert advise(run, baseline)[0].command == "trellis run FILE --set protocol=NAME", "the same protocol again"
+
+
 @pytest.mark.parametrize(
     ("outcomes", "sentence"),
     [
@@ -199,6 +216,12 @@ def test_advice_names_the_other_protocols_and_repeats_after_stalls() -> None:
 def test_the_reason_of_the_verdict_counts_checks(outcomes: list[str], sentence: str) -> None:
     checks = tuple(Check("a", 1, 0, 0.0, 0.0, "", "invalid", outcome=outcome) for outcome in outcomes)
     assert judged(Summary("valid", (), {}, checks, "run", "run", 1, "random")) == sentence
+
+
+def test_the_reason_of_the_verdict_says_what_was_checked() -> None:
+    scope = Scope(network="judged", machine="judged", frames="not judged", deliveries="judged")
+    text = judged(Summary("valid", (), {}, (), "run", "run", 1, "random", scope=scope))
+    assert text.endswith("They check network, machine and deliveries. Not judged: frames. Not applicable: packets.")
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.measures.underlay import UNDERLAY
 from metrics.overlay.interests import correlate, correlate_topics, intersect_top
 from metrics.overlay.snapshot import Snapshot
-from metrics.report.page import format_value, label_of
+from metrics.report.page import label_of
+from metrics.report.values import format_value
 from metrics.tables.schemas import TABLES
 from peer.core.frames import Bye, Data, Hello, Subscriptions
 from peer.protocols.registry import background_kinds
