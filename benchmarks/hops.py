@@ -1,6 +1,6 @@
 """What a hop costs a peer that has little to do, beside many others: processor time, and wake-ups.
 
-    trellis bench hops [--against CHECKOUT] [--pairs N] [--peers N] [--rate R] [--scrape-s S]
+    trellis bench hops [--against CHECKOUT] [--rounds N] [--peers N] [--rate R] [--scrape-s S]
 
 ``peer`` measures one busy relay, whose code and data stay in the processor's caches. In a run of hundreds of peers each
 gets a frame every few milliseconds, and other peers run in between. Here an agent starts ``--peers`` relays, which do
@@ -9,11 +9,13 @@ copies of ``--rate`` messages per second, one neighbour after the other at even 
 relay forwards the first copy of a message to the other neighbours. A *hop* is a copy that a relay received; a relay
 sends seven copies for eight received ones.
 
-The same relays are first measured without messages: ``idle_us_per_peer_s`` is their processor time per second of each,
-with the scrapes of their metrics every ``--scrape-s`` seconds. ``us_per_hop`` is what the messages add to that.
+``us_per_hop`` is the relays' processor time by their hops, with all else that they do: they write traces, and answer a
+scraper of their metrics every ``--scrape-s`` seconds. The same relays are first measured without messages:
+``idle_us_per_peer_s`` is what a relay takes per second then, and ``added_us_per_hop`` is ``us_per_hop`` without it.
 ``wake_ups_per_hop`` are voluntary context switches, ``pss_mib`` is the memory of a relay after the messages. With
-``--against``, another checkout and this one are measured in turn, and ``*_ratio`` is this one's figure by that of the
-other, in pairs. Everything happens inside one sandbox. What counts is the relays' own processor time.
+``--against``, as many relays of another checkout are there at the same time, and get the same messages in between, so
+that both meet the same load of the machine. ``*_ratio`` is this checkout's figure by that of the other, of each round.
+Everything happens inside one sandbox. What counts is the relays' own processor time.
 """
 
 import argparse
@@ -29,7 +31,7 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,20 +57,23 @@ PAYLOAD_BYTES = 200
 RUN = 1
 HOST = "127.0.0.1"
 PORT, METRICS_PORT = 10_000, 20_000
+MOST_PEERS = 4000
+"""Most relays of a checkout: their ports are apart."""
+
 START_S = 2.0
 WAIT_S = 60.0
 """The time within which peers must be ready, or have forwarded what they received (s)."""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure inside a sandbox and print the figures, and with ``--against`` those of each pair and their medians."""
+    """Measure inside a sandbox and print the figures, and with ``--against`` those of each round and their medians."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--peers", type=int, default=PEERS)
+    parser.add_argument("--peers", type=int, default=PEERS, choices=range(1, MOST_PEERS), metavar="N")
     parser.add_argument("--rate", type=float, default=RATE_PER_S, metavar="R", help="messages per second and relay")
     parser.add_argument("--scrape-s", type=float, default=SCRAPE_S, metavar="S", help="0 = no scrapes")
-    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout, measured in turn")
-    parser.add_argument("--pairs", type=int, default=3)
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout, beside this one")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often both are measured")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if not given.inside:
@@ -76,9 +81,9 @@ def main(argv: list[str] | None = None) -> int:
         return sandbox.run(inside, keep=[given.against.absolute()] if given.against else [])
     load = Load(given.peers, given.rate, given.scrape_s)
     if given.against is None:
-        result: dict[str, object] = {**measure(CHECKOUT, load)}
+        result: dict[str, object] = {**measure([CHECKOUT], load)[0]}
     else:
-        result = compare(given.against.absolute(), load, given.pairs)
+        result = compare(given.against.absolute(), load, given.rounds)
     print(json.dumps(result) if given.json else "\n".join(f"{name:>28}  {value}" for name, value in result.items()))
     return 0
 
@@ -92,18 +97,18 @@ class Load:
     scrape_s: float
 
 
-def compare(other: Path, load: Load, pairs: int) -> dict[str, object]:
-    """Measure another checkout and this one in turn; each second pair begins with this one.
+def compare(other: Path, load: Load, rounds: int) -> dict[str, object]:
+    """Measure another checkout and this one at the same time; each second round begins with this one.
 
     Returns:
-        For each figure of ``measure`` its values for the other checkout, those for this one, and their ratios in pairs
-        with the median.
+        For each figure of ``measure`` its values for the other checkout, those for this one, and their ratios in
+        rounds with the median.
     """
     found: dict[Path, list[dict[str, float]]] = {other: [], CHECKOUT: []}
-    for pair in range(pairs):
-        for checkout in (other, CHECKOUT)[:: -1 if pair % 2 else 1]:
-            found[checkout].append(measure(checkout, load))
-            print(f"pair {pair + 1}: {checkout}: {_rounded(found[checkout][-1])}", file=sys.stderr, flush=True)
+    for number in range(rounds):
+        order = [other, CHECKOUT][:: -1 if number % 2 else 1]
+        for checkout, figures in zip(order, measure(order, load), strict=True):
+            found[checkout].append(figures)
     result: dict[str, object] = {}
     for name in found[CHECKOUT][0]:
         before, after = ([each[name] for each in found[checkout]] for checkout in (other, CHECKOUT))
@@ -114,39 +119,39 @@ def compare(other: Path, load: Load, pairs: int) -> dict[str, object]:
     return result
 
 
-def _rounded(figures: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 2) for name, value in figures.items()}
-
-
-def measure(checkout: Path, load: Load) -> dict[str, float]:
-    """Run relays with the code of a checkout.
+def measure(checkouts: Sequence[Path], load: Load) -> list[dict[str, float]]:
+    """Run relays with the code of each checkout at the same time.
 
     Returns:
-        The figures: microseconds of processor time, wake-ups (voluntary context switches), MiB.
+        The figures of each: microseconds of processor time, wake-ups (voluntary context switches), MiB.
     """
-    with tempfile.TemporaryDirectory(prefix="bench-hops-") as folder:
-        work = Path(folder)
-        _write_documents(work, load)
-        with _running(checkout, work) as pids:
-            ends = Ends(load.relays)
-            with _scraping(load):
-                time.sleep(START_S)
-                before = spent(pids)
-                ends.wait(IDLE_S)
-                idle = spent(pids) - before
-                before = spent(pids)
-                hops = ends.play(load.rate_per_s)
-                busy = spent(pids) - before
-            pss_mib = read_pss_bytes(pids) / 2**20 / load.relays
-    idle_share = LOAD_S / IDLE_S
-    added_s = busy.cpu_s - idle.cpu_s * idle_share
+    with ExitStack() as stack:
+        groups = [stack.enter_context(_running(checkout, place, load)) for place, checkout in enumerate(checkouts)]
+        time.sleep(2 * START_S)  # they begin
+        ends = Ends(len(checkouts), load.relays)
+        with _scraping(len(checkouts), load):
+            time.sleep(START_S + load.scrape_s)  # first scrapes cost more
+            before = [spent(pids) for pids in groups]
+            ends.wait(IDLE_S)
+            between = [spent(pids) for pids in groups]
+            hops = ends.play(load.rate_per_s)
+            after = [spent(pids) for pids in groups]
+        memory_mib = [read_pss_bytes(pids) / 2**20 / load.relays for pids in groups]
+    return [
+        _figures(idle - begun, busy - idle, hops, load.relays, pss_mib)
+        for begun, idle, busy, pss_mib in zip(before, between, after, memory_mib, strict=True)
+    ]
+
+
+def _figures(idle: "Spent", busy: "Spent", hops: int, relays: int, pss_mib: float) -> dict[str, float]:
     return {
-        "us_per_hop": added_s / hops * 1e6,
-        "user_us_per_hop": (busy.user_s - idle.user_s * idle_share) / hops * 1e6,
-        "system_us_per_hop": (busy.system_s - idle.system_s * idle_share) / hops * 1e6,
-        "wake_ups_per_hop": (busy.wake_ups - idle.wake_ups * idle_share) / hops,
-        "idle_us_per_peer_s": idle.cpu_s / load.relays / IDLE_S * 1e6,
-        "idle_wake_ups_per_peer_s": idle.wake_ups / load.relays / IDLE_S,
+        "us_per_hop": busy.cpu_s / hops * 1e6,
+        "user_us_per_hop": busy.user_s / hops * 1e6,
+        "system_us_per_hop": busy.system_s / hops * 1e6,
+        "wake_ups_per_hop": busy.wake_ups / hops,
+        "added_us_per_hop": (busy.cpu_s - idle.cpu_s * LOAD_S / IDLE_S) / hops * 1e6,
+        "idle_us_per_peer_s": idle.cpu_s / relays / IDLE_S * 1e6,
+        "idle_wake_ups_per_peer_s": idle.wake_ups / relays / IDLE_S,
         "pss_mib": pss_mib,
     }
 
@@ -155,28 +160,43 @@ def measure(checkout: Path, load: Load) -> dict[str, float]:
 
 
 @contextmanager
-def _running(checkout: Path, work: Path) -> Iterator[list[int]]:
-    """Start an agent and its relays, and yield the relays' processes once they have begun."""
+def _running(checkout: Path, place: int, load: Load) -> Iterator[list[int]]:
+    """Start an agent and its relays, and yield the relays' processes. They begin soon.
+
+    Args:
+        checkout: has their code.
+        place: the number of checkouts before, which have other ports.
+        load: the number of relays.
+    """
+    with tempfile.TemporaryDirectory(prefix="bench-hops-") as folder:
+        _write_documents(Path(folder), place, load)
+        with _agent(checkout, Path(folder)):
+            yield [each["pid"] for each in call(Path(folder), ["status"])["peers"].values()]
+
+
+@contextmanager
+def _agent(checkout: Path, work: Path) -> Iterator[None]:
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, "-m", "peer.runtime.agent", str(work)]
     agent = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=checkout, env=environment)
     try:
         _await(lambda: (work / SOCKET).exists() and call(work, ["status"])["ready"], "the relays to be ready")
         call(work, ["start", str(time.time_ns() + round(START_S * 1e9))])
-        yield [each["pid"] for each in call(work, ["status"])["peers"].values()]
+        yield
     finally:
         assert agent.stdin is not None
         agent.stdin.close()
         agent.wait(WAIT_S)
 
 
-def _write_documents(work: Path, load: Load) -> None:
+def _write_documents(work: Path, place: int, load: Load) -> None:
     """Write the documents of relays 0 .. n-1. The nodes after them are the ends, which are on no machine."""
-    addresses = tuple((HOST, PORT + node) for node in range(load.relays + NEIGHBOURS))
+    shift = place * MOST_PEERS
+    addresses = tuple((HOST, PORT + shift + node) for node in range(load.relays + NEIGHBOURS))
     agent = AgentSpec(
         machine="bench",
         run=RUN,
-        peers=tuple(PeerPlace(n, addresses[n], (HOST, METRICS_PORT + n)) for n in range(load.relays)),
+        peers=tuple(PeerPlace(n, addresses[n], (HOST, METRICS_PORT + shift + n)) for n in range(load.relays)),
         addresses=addresses,
         warmup_ns=round(START_S / 2 * 1e9),
         stop_ns=round(3600e9),
@@ -238,16 +258,17 @@ def spent(pids: Sequence[int]) -> Spent:
 
 
 @contextmanager
-def _scraping(load: Load) -> Iterator[None]:
+def _scraping(checkouts: int, load: Load) -> Iterator[None]:
     """Read every relay's metrics once per period, one after the other at even pauses, in a thread."""
     over = threading.Event()
+    ports = [METRICS_PORT + place * MOST_PEERS + relay for relay in range(load.relays) for place in range(checkouts)]
 
     def scrape() -> None:
         while True:
-            for relay in range(load.relays):
-                if over.wait(load.scrape_s / load.relays):
+            for port in ports:
+                if over.wait(load.scrape_s / len(ports)):
                     return
-                urllib.request.urlopen(f"http://{HOST}:{METRICS_PORT + relay}/metrics", timeout=WAIT_S).read()
+                urllib.request.urlopen(f"http://{HOST}:{port}/metrics", timeout=WAIT_S).read()
 
     thread = threading.Thread(target=scrape)
     if load.scrape_s:
@@ -266,15 +287,17 @@ def _scraping(load: Load) -> Iterator[None]:
 class Ends:
     """The bare sockets: ``NEIGHBOURS`` nodes with a link to each relay. They say hello and read whatever comes."""
 
-    def __init__(self, relays: int) -> None:
-        self._relays = relays
+    def __init__(self, checkouts: int, relays: int) -> None:
+        self._publisher = relays
         self._poll = select.epoll()
         self._by_descriptor: dict[int, socket.socket] = {}
         self._received_bytes = 0
-        self._links = [[self._connect(relay, relays + end) for end in range(NEIGHBOURS)] for relay in range(relays)]
+        ports = [PORT + place * MOST_PEERS + relay for relay in range(relays) for place in range(checkouts)]
+        self._links = [[self._connect(port, relays + end) for end in range(NEIGHBOURS)] for port in ports]
+        self._checkouts = checkouts
 
-    def _connect(self, relay: int, node: int) -> socket.socket:
-        link = socket.create_connection((HOST, PORT + relay))
+    def _connect(self, port: int, node: int) -> socket.socket:
+        link = socket.create_connection((HOST, port))
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.sendall(encode(Hello(node, RUN)))
         self._by_descriptor[link.fileno()] = link
@@ -289,21 +312,21 @@ class Ends:
                 self._received_bytes += len(self._by_descriptor[descriptor].recv(1 << 16))
 
     def play(self, rate_per_s: float) -> int:
-        """Send messages for ``LOAD_S`` to each relay, and return how many copies the relays received.
+        """Send messages for ``LOAD_S`` to each relay, and return how many copies those of a checkout received.
 
         Raises:
             RuntimeError: the relays did not forward the first copy of each.
         """
         messages = round(rate_per_s * LOAD_S)
-        publisher = self._relays
+        relays = len(self._links)
         contents = [
-            encode(Data(message_id(publisher, number), (0,), 1, UNLIMITED_TTL, bytes(PAYLOAD_BYTES)))
+            encode(Data(message_id(self._publisher, number), (0,), 1, UNLIMITED_TTL, bytes(PAYLOAD_BYTES)))
             for number in range(messages)
         ]
         copies = sorted(
-            ((number + relay / self._relays + place / NEIGHBOURS) / rate_per_s, relay, number, place)
+            ((number + relay / relays + place / NEIGHBOURS) / rate_per_s, relay, number, place)
             for number in range(messages)
-            for relay in range(self._relays)
+            for relay in range(relays)
             for place in range(NEIGHBOURS)
         )
         received_bytes = self._received_bytes
@@ -312,14 +335,14 @@ class Ends:
             self.wait(start + at_s - time.monotonic())
             self._links[relay][(number + place) % NEIGHBOURS].sendall(contents[number])
         self.wait(start + LOAD_S - time.monotonic())
-        expected_bytes = sum(map(len, contents)) * self._relays * (NEIGHBOURS - 1)
+        expected_bytes = sum(map(len, contents)) * relays * (NEIGHBOURS - 1)
         deadline = time.monotonic() + WAIT_S
         while self._received_bytes - received_bytes < expected_bytes and time.monotonic() < deadline:
             self.wait(0.01)
         if self._received_bytes - received_bytes != expected_bytes:
             got = self._received_bytes - received_bytes
             raise RuntimeError(f"expected {expected_bytes} forwarded bytes, got {got}")
-        return len(copies)
+        return len(copies) // self._checkouts
 
 
 if __name__ == "__main__":

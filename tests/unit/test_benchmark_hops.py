@@ -1,6 +1,7 @@
 """How the benchmark of hops compares two checkouts, and what it counts of processes."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,17 +12,18 @@ from benchmarks.hops import CHECKOUT, Load, Spent, compare, spent
 OTHER = Path("/other")
 
 
-def test_checkouts_are_measured_in_turn_and_compared_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    measured: list[Path] = []
+def test_checkouts_are_measured_together_and_compared_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[list[Path]] = []
 
-    def measure(checkout: Path, load: Load) -> dict[str, float]:
-        measured.append(checkout)
-        place = measured.count(checkout)
-        return {"us_per_hop": 100.0 * place if checkout == OTHER else 50.0 * place * place, "pss_mib": 0.0}
+    def measure(checkouts: Sequence[Path], load: Load) -> list[dict[str, float]]:
+        rounds.append([*checkouts])
+        number = len(rounds)
+        times = {OTHER: 100.0 * number, CHECKOUT: 50.0 * number * number}
+        return [{"us_per_hop": times[checkout], "pss_mib": 0.0} for checkout in checkouts]
 
     monkeypatch.setattr(hops, "measure", measure)
     found = compare(OTHER, Load(2, 1.0, 0.0), 3)
-    assert measured == [OTHER, CHECKOUT, CHECKOUT, OTHER, OTHER, CHECKOUT]
+    assert rounds == [[OTHER, CHECKOUT], [CHECKOUT, OTHER], [OTHER, CHECKOUT]]
     assert found == {
         "us_per_hop": "[100.0, 200.0, 300.0] -> [50.0, 200.0, 450.0]",
         "us_per_hop_ratio": "1.000 of [0.5, 1.0, 1.5]",
