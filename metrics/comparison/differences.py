@@ -150,7 +150,7 @@ def compare(groups: Sequence[Group], baseline: int = 0, names: Sequence[str] | N
         baseline: the place of the baseline.
         names: the measures; None = every headline number that some run has.
     """
-    sampled = [_sample(group) for group in groups]
+    sampled = [_sample(group, names) for group in groups]
     known = dict.fromkeys([*HEADLINE, *(name for each in sampled for name in each)])
     shown = [name for name in (known if names is None else names) if any(name in each for each in sampled)]
     rows = [_row(name, [each.get(name) for each in sampled], groups, baseline) for name in shown]
@@ -169,9 +169,9 @@ def adjust(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(Row(row.name, tuple(judged(cell) for cell in row.cells)) for row in rows)
 
 
-def _sample(group: Group) -> dict[str, Sample]:
+def _sample(group: Group, names: Sequence[str] | None) -> dict[str, Sample]:
     if len(group.runs) == 1:
-        return sample_run(group.runs[0])
+        return sample_run(group.runs[0], names)
     found = [(run.plan.seed, numbers_of(run)) for run in group.runs]
     names = dict.fromkeys(name for _, numbers in found for name in numbers)
     having = {name: [(seed, numbers[name]) for seed, numbers in found if name in numbers] for name in names}

@@ -5,6 +5,8 @@ Therefore messages are drawn, with all their deliveries and copies (a cluster bo
 Methods and their Application, 1997, section 3.8). The formulas of the headline numbers measure every draw.
 """
 
+from collections.abc import Collection
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -32,7 +34,7 @@ RESAMPLED = tuple(
 """The measures whose error follows from one run. Others describe the overlay, of which a run has only one."""
 
 
-def sample_run(run: RunDir, draws: int = DRAWS) -> dict[str, Sample]:
+def sample_run(run: RunDir, names: Collection[str] | None = None, draws: int = DRAWS) -> dict[str, Sample]:
     """Return the measures of one run, with draws of its messages if these show the measure's error.
 
     The draws cover only the variation between the run's messages, not between seeds or repeats. The same run gives the
@@ -40,9 +42,11 @@ def sample_run(run: RunDir, draws: int = DRAWS) -> dict[str, Sample]:
 
     Args:
         run: an analysed run.
+        names: the measures that are drawn, if their error follows from one run; None = all of these.
         draws: how often its messages are drawn.
     """
-    drawn = draw_measures(read_delivery_rows(run, read_adversaries(run)), draws)
+    wanted = [name for name in RESAMPLED if names is None or name in names]
+    drawn = draw_measures(read_delivery_rows(run, read_adversaries(run)), draws, wanted) if wanted else {}
     numbers = numbers_of(run)
     return {name: Sample((run.plan.seed,), (value,), True, drawn.get(name)) for name, value in numbers.items()}
 
@@ -52,8 +56,8 @@ def numbers_of(run: RunDir) -> dict[str, float]:
     return {name: float(value) for name, value in run.summary.headline.items() if isinstance(value, int | float)}
 
 
-def draw_measures(rows: DeliveryRows, draws: int) -> dict[str, Draws]:
-    """Measure random draws of a run's messages.
+def draw_measures(rows: DeliveryRows, draws: int, names: Collection[str] = RESAMPLED) -> dict[str, Draws]:
+    """Measure random draws of a run's messages, which are the same for all measures.
 
     Returns:
         Nothing if there are fewer than two messages. A measure that has no value in some draw has no draws.
@@ -64,11 +68,11 @@ def draw_measures(rows: DeliveryRows, draws: int) -> dict[str, Draws]:
         return {}
     deliveries, received = (_by_message(table, ids) for table in (rows.deliveries, rows.received))
     random = np.random.default_rng(1)
-    found: dict[str, list[float | None]] = {name: [] for name in RESAMPLED}
+    found: dict[str, list[float | None]] = {name: [] for name in names}
     for _ in range(draws):
         drawn = random.integers(n, size=n)
         facts = DeliveryRows(n, _take(rows.deliveries, deliveries, drawn), _take(rows.received, received, drawn)).facts
-        numbers = {name: value for name, _, value in DELIVERIES.values(facts, RESAMPLED)}
+        numbers = {name: value for name, _, value in DELIVERIES.values(facts, names)}
         for name, values in found.items():
             values.append(numbers.get(name))
     messages = tuple(ids.tolist())

@@ -7,9 +7,10 @@ so labels that do not touch in it do not touch in other fonts either.
 import io
 import re
 from html import escape
-from typing import Final
+from typing import Any, Final
 
 import matplotlib
+from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure as Canvas
 from matplotlib.text import Text
 
@@ -30,13 +31,15 @@ _COLOUR = re.compile(r"#[0-9a-f]{6}\b")
 
 def to_svg(canvas: Canvas) -> str:
     """Return a figure as an SVG document, in the light colours. The same figure gives the same text."""
-    written = io.StringIO()
+    written, dpi = io.StringIO(), canvas.dpi
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     for label in canvas.findobj(Text):
         assert isinstance(label, Text)
         label.set_text(printable(label.get_text()))
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "trellis"}), in_readers_font():
-        canvas.savefig(written, format="svg", metadata=nothing)
+        writer: Any = FigureCanvasSVG(canvas)  # which has no types
+        writer.print_svg(written, metadata=nothing)  # ``savefig`` would draw a figure with a layout twice
+    canvas.dpi = dpi
     return _shrink(_visible(written.getvalue()[written.getvalue().index("<svg") :]))
 
 

@@ -36,10 +36,10 @@ analyse(Path(sys.argv[1]))
 """
 
 PLACES = (
-    "metrics.tables.pipeline.build_and_condense",
     *(
         pytest.param(place, marks=pytest.mark.long)
         for place in (
+            "metrics.tables.pipeline.build_and_condense",
             "metrics.tables.deliveries.build_deliveries",
             "metrics.tables.pipeline.check_run",
             "metrics.summary.headline",
@@ -47,7 +47,7 @@ PLACES = (
     ),
     "metrics.report.report.render",
 )
-"""From the first kernel to the page: where an analysis is killed."""
+"""Where an analysis is killed: from the first kernel to the page, where all that went wrong before shows, too."""
 
 
 @pytest.fixture(scope="module")

@@ -182,7 +182,7 @@ def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path) -> 
     for run_dir in runs:
         shutil.copytree(run_dir, run_dir.with_name(f"{run_dir.name}-here"))
         tables.build(run_dir.with_name(f"{run_dir.name}-here"), "here", packets=True)
-    subprocess.run([sys.executable, "-c", BUILD_ALL, "local[2]", *runs], cwd=ROOT, check=True, timeout=300)
+    subprocess.run([sys.executable, "-c", BUILD_ALL, "local[2]", *runs], cwd=ROOT, check=True, timeout=900)
     for run_dir in runs:
         assert_equal(run_dir.with_name(f"{run_dir.name}-here"), run_dir)
         assert rows(run_dir, "packets") == rows(run_dir.with_name(f"{run_dir.name}-here"), "packets")
@@ -201,7 +201,7 @@ def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment["SPARK_LOCAL_DIRS"] = str(tmp_path / "scratch")  # executors that are ended leave theirs behind
     argv = [sys.executable, "-c", SHARED, str(run_dir), master, str(notes)]
-    subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=300)
+    subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=900)
     assert_equal(local, run_dir)
     kernels = {"carried", "conns", "contents", "control", "deliveries", "connected", "instances", "sharing", "transits"}
     """By the first table that each writes."""
@@ -241,5 +241,5 @@ def test_cluster_that_loses_a_worker_in_the_middle_of_a_job_gives_the_rows_of_lo
 @pytest.mark.long
 def test_workers_of_a_cluster_import_the_kernels_before_a_task_needs_them(tmp_path: Path) -> None:
     argv = [sys.executable, "-P", "-c", AWAIT_KERNELS]
-    done = subprocess.run(argv, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=300, check=False)
+    done = subprocess.run(argv, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(ROOT)}, timeout=900, check=False)
     assert done.returncode == 0

@@ -89,7 +89,7 @@ def read_with(master: str, captures: tuple[Path, Path], tmp_path: Path) -> dict[
     script = Path(__file__).with_name("datasource_session.py")
     command = [sys.executable, str(script), master, *map(str, captures)]
     done = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, object] = json.loads(done.stdout.splitlines()[-1])

@@ -30,6 +30,7 @@ def spin():
             break
 
 awake.is_virtual = lambda: True
+os.environ.pop(awake.KEEP_AWAKE_VARIABLE, None)
 log = pressure.PressureLog(LOG, UNDILATED)
 before = read_throttling(find_groups())
 log.start()

@@ -135,7 +135,7 @@ def test_spark_on_this_machine_reads_a_store_and_has_the_rows_of_one_process(sto
     """Its workers begin with our kernels imported and no copy of them."""
     before = {str(path) for path in stored.walk()}
     argv = [sys.executable, "-c", ON_SPARK, str(stored)]
-    done = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True, timeout=900)
     *workers, computed_by = done.stdout.splitlines()
     assert set(workers) == {f"imported before: True, from {ROOT / 'metrics/__init__.py'}"}
     assert computed_by.startswith("by Spark at local[*], "), done.stdout

@@ -15,25 +15,30 @@ from metrics.tables.schemas import TABLES
 from metrics.totals import read_totals
 from tests.fabricate import Fabrication
 
-ROWS = 1_000
-"""In place of the 2 million that a share has, so that small runs are large ones."""
+FEW_ROWS = 2_000
+"""So many rows any task may read."""
 
 
-def read_by_tasks(folder: Path, packets: int) -> dict[str, TaskUse]:
+def read_by_tasks(folder: Path, packets: int, share_rows: int) -> dict[str, TaskUse]:
+    """What tasks read if a share has so many rows in place of its 2 million, so that small runs are large ones."""
     write_run(folder, packets)
-    found = measure_tasks(RunDir(folder), 2, ROWS, memory=False)
+    found = measure_tasks(RunDir(folder), 2, share_rows, memory=False)
     shutil.rmtree(folder)
     return found
 
 
-@pytest.mark.parametrize(("packets", "times"), [(5_000, 5), pytest.param(10_000, 10, marks=pytest.mark.long)])
-def test_rows_that_a_task_reads_do_not_grow_with_the_run(tmp_path: Path, packets: int, times: int) -> None:
-    small, large = (read_by_tasks(tmp_path / str(count), count) for count in (packets, times * packets))
+@pytest.mark.parametrize(
+    ("packets", "times", "share_rows"), [(5_000, 5, 2_000), pytest.param(10_000, 10, 1_000, marks=pytest.mark.long)]
+)
+def test_rows_that_a_task_reads_do_not_grow_with_the_run(
+    tmp_path: Path, packets: int, times: int, share_rows: int
+) -> None:
+    small, large = (read_by_tasks(tmp_path / str(count), count, share_rows) for count in (packets, times * packets))
     assert large["build_and_condense"].tasks >= times / 2 * small["build_and_condense"].tasks
     of_seconds = {"build_share", "host_delays"}  # here there are more shares than seconds, which are not divided
     bounded = {"_find_in_span"}  # all packets, of which there are at most ``earliest.MOST_PACKETS``
     for name in small.keys() - of_seconds - bounded:
-        assert large[name].rows <= max(2 * small[name].rows, 2 * ROWS), name
+        assert large[name].rows <= max(2 * small[name].rows, FEW_ROWS), name
     for name in ("build_published", "build_and_condense", "build_deliveries", "_weigh_part", "_weigh", *of_seconds):
         assert large[name].all_rows <= 1.25 * times * small[name].all_rows, f"{name}: tasks read what others read"
 

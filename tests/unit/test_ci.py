@@ -33,7 +33,7 @@ def test_each_file_of_the_lists_is_there_and_in_one_list() -> None:
     """Otherwise pytest would refuse the list, or a test would run twice."""
     text = (ROOT / ".ci/run").read_text(encoding="utf-8")
     lists = text[text.index("units=(") : text.index('begin "types"')]
-    script = f'{lists}\nprintf "%s\\n" "${{early[@]}}"'
+    script = f'{lists}\nprintf "%s\\n" "${{listed[@]}}"'
     listed = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert [path for path in listed if not (ROOT / path).exists()] == []
     files = [file for path in listed for file in (sorted((ROOT / path).glob("**/test_*.py")) or [ROOT / path])]

@@ -1,6 +1,7 @@
 """``trellis compare``: groups, differences, conditions and outputs, of fabricated runs that need no analysis."""
 
 import re
+from functools import partial
 from math import comb
 from types import SimpleNamespace
 from typing import Any
@@ -64,7 +65,7 @@ def in_memory(monkeypatch) -> None:
     """Runs are ``FewRows``, and each is drawn 80 times instead of 400."""
     monkeypatch.setattr("metrics.comparison.resampling.read_adversaries", lambda run: frozenset())
     monkeypatch.setattr("metrics.comparison.resampling.read_delivery_rows", lambda run, adversaries: run.rows)
-    monkeypatch.setattr("metrics.comparison.differences.sample_run", lambda run: sample_run(run, draws=80))
+    monkeypatch.setattr("metrics.comparison.differences.sample_run", partial(sample_run, draws=80))
 
 
 def compared(*groups: list[DeliveryRows]) -> Comparison:
@@ -165,6 +166,19 @@ def test_messages_are_drawn_whole():
 def test_one_message_has_no_error():
     rows = make_rows(np.random.default_rng(1), messages=1)
     assert draw_measures(rows, 10) == {}
+
+
+def test_only_the_measures_that_are_asked_for_are_drawn(monkeypatch) -> None:
+    rows = make_rows(np.random.default_rng(1))
+    assert draw_measures(rows, 10, ["delivery_ratio"]) == {"delivery_ratio": draw_measures(rows, 10)["delivery_ratio"]}
+    run: Any = FewRows(rows)
+    run.summary.headline["diameter"] = 3
+
+    def read(*_: object) -> None:
+        raise AssertionError("no message is drawn for a measure of the overlay")
+
+    monkeypatch.setattr("metrics.comparison.resampling.read_delivery_rows", read)
+    assert sample_run(run, ["diameter"])["diameter"].values == (3.0,)
 
 
 @pytest.mark.usefixtures("in_memory")
