@@ -173,8 +173,8 @@ def _sample(group: Group, names: Sequence[str] | None) -> dict[str, Sample]:
     if len(group.runs) == 1:
         return sample_run(group.runs[0], names)
     found = [(run.plan.seed, numbers_of(run)) for run in group.runs]
-    names = dict.fromkeys(name for _, numbers in found for name in numbers)
-    having = {name: [(seed, numbers[name]) for seed, numbers in found if name in numbers] for name in names}
+    known = dict.fromkeys(name for _, numbers in found for name in numbers)
+    having = {name: [(seed, numbers[name]) for seed, numbers in found if name in numbers] for name in known}
     return {
         name: Sample(tuple(seed for seed, _ in each), tuple(value for _, value in each), False)
         for name, each in having.items()

@@ -50,8 +50,8 @@ def contrast(run: RunDir, baseline: RunDir) -> list[Contrast]:
         measure = find_measure(name)
         here, there = (each.summary.headline.get(name) for each in (run, baseline))
         if measure is not None and (here is not None or there is not None):
-            values = (UNKNOWN if value is None else format_value(measure, value) for value in (here, there))
-            found.append(Contrast(measure.text, *values, _describe_difference(measure, here, there)))
+            one, other = (UNKNOWN if value is None else format_value(measure, value) for value in (here, there))
+            found.append(Contrast(measure.text, one, other, _describe_difference(measure, here, there)))
     return found
 
 
