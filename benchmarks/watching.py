@@ -1,8 +1,9 @@
 """Whether an open live page changes a run: pairs of runs of one experiment and seed, with a page and without.
 
-The page is read as a browser reads it: all snapshots, to the end of the run. Which run of a pair comes first changes
-from pair to pair. Each run is kept below ``--out`` and not made again. The table has the verdicts, and the mean
-difference of each number (with the page - without), with its 95 % confidence interval.
+The page is read as a browser reads it: all snapshots, to the end of the run. With ``--browser``, Chromium without a
+window shows it, 1400 x 1000 pixels, on the machine of the run. Which run of a pair comes first changes from pair to
+pair. Each run is kept below ``--out`` and not made again. The table has the verdicts, and the mean difference of each
+number (with the page - without), with its 95 % confidence interval.
 """
 
 import argparse
@@ -10,9 +11,11 @@ import http.client
 import json
 import subprocess
 import sys
+import tempfile
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -26,52 +29,87 @@ NUMBERS = ("lateness_ms_p99", "lateness_ms_p99_worst", "receive_delay_ms_p99", "
 
 ADDRESS = "live: "
 
+BROWSER = (
+    *("chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1400,1000"),
+    *("--disable-background-networking", "--remote-debugging-port=0"),
+)
+"""The command that shows a page. A browser without a window ends at once if nothing may control it."""
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Make the runs that are missing, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, default=QUICKSTART, help="the experiment (default: the quickstart)")
     parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--browser", action="store_true", help="show the page in Chromium")
     parser.add_argument("--out", type=Path, required=True, help="the folder of the runs")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(argv)
     pairs = []
-    for seed in range(1, given.pairs + 1):
-        order = (False, True) if seed % 2 else (True, False)
-        found = {watched: make(given.file, given.out, seed, watched=watched) for watched in order}
+    see = browse if given.browser else read
+    for seed in range(given.first_seed, given.first_seed + given.pairs):
+        order = (None, see) if seed % 2 else (see, None)
+        found = {look is not None: make(given.file, given.out, seed, look) for look in order}
         pairs.append((found[False], found[True]))
     result = compare(pairs)
     print(json.dumps(result) if given.json else "\n".join(table(result)))
     return 0
 
 
-def make(file: Path, out: Path, seed: int, *, watched: bool) -> dict[str, Any]:
+Look = Callable[[str], AbstractContextManager[None]]
+"""Looks at the page of an address in its context."""
+
+
+def make(file: Path, out: Path, seed: int, look: Look | None) -> dict[str, Any]:
     """Return the summary of a run; the run is made unless it has one."""
-    run_dir = out / f"{seed}-{'watched' if watched else 'alone'}"
+    run_dir = out / f"{seed}-{'alone' if look is None else 'watched'}"
     if not (run_dir / "summary.json").exists():
         out.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-P", "-m", "harness.cli", "run", str(file), "--seed", str(seed)]
-        command += ["--out", str(run_dir), *(["--live"] if watched else [])]
+        command += ["--out", str(run_dir), *([] if look is None else ["--live"])]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
         assert process.stderr is not None
-        for line in process.stderr:
-            print(line, end="", file=sys.stderr, flush=True)
-            if line.startswith(ADDRESS):
-                threading.Thread(target=read_page, args=[line.removeprefix(ADDRESS).strip()], daemon=True).start()
-        process.wait()  # its exit code is the verdict
+        with ExitStack() as looking:
+            for line in process.stderr:
+                print(line, end="", file=sys.stderr, flush=True)
+                if look is not None and line.startswith(ADDRESS):
+                    looking.enter_context(look(line.removeprefix(ADDRESS).strip()))
+            process.wait()  # its exit code is the verdict
     summary: dict[str, Any] = json.loads((run_dir / "summary.json").read_bytes())
     return summary
 
 
-def read_page(address: str) -> None:
+@contextmanager
+def read(address: str) -> Iterator[None]:
     """Read the snapshots of a page until its server ends."""
     parts = urlsplit(address)
-    connection = http.client.HTTPConnection(parts.netloc)
-    connection.request("GET", "/events", headers={"Authorization": f"Bearer {parse_qs(parts.query)['token'][0]}"})
-    for _ in connection.getresponse():
-        continue
+    header = {"Authorization": f"Bearer {parse_qs(parts.query)['token'][0]}"}
+
+    def follow() -> None:
+        connection = http.client.HTTPConnection(parts.netloc)
+        connection.request("GET", "/events", headers=header)
+        for _ in connection.getresponse():
+            continue
+
+    threading.Thread(target=follow, daemon=True).start()
+    yield
+
+
+@contextmanager
+def browse(address: str) -> Iterator[None]:
+    """Show a page in Chromium."""
+    with tempfile.TemporaryDirectory(prefix="trellis-bench-", ignore_cleanup_errors=True) as profile:
+        command = [*BROWSER, f"--user-data-dir={profile}", address]
+        silent = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=silent, stdout=silent, stderr=silent)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def compare(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> dict[str, Any]:
