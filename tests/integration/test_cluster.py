@@ -70,7 +70,7 @@ notes = Path(sys.argv[3])
 shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
 write = shares.write_share
 
-def dying(rows, targets, share):
+def dying(rows, targets, share, group_rows):
     # The last task of every table dies once, in the middle of its first part.
     (notes / f"share-{min(targets)}-{share.number}-of-{share.count}").touch()
     died = notes / f"died-{min(targets)}"
@@ -83,7 +83,7 @@ def dying(rows, targets, share):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         write.__globals__["pq"] = Dying  # this function was sent with globals of its own
-    write(rows, targets, share)
+    write(rows, targets, share, group_rows)
 
 shares.write_share = dying  # of tasks: the pipeline has its own name for the driver
 tables.build(Path(sys.argv[1]), sys.argv[2])
@@ -105,7 +105,7 @@ write = shares.write_share
 def parent_of(process):
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
-def killing(rows, targets, share):
+def killing(rows, targets, share, group_rows):
     # The first task of the hops kills its executor and the worker that would start another one.
     if "hops" in targets and share.number == 0 and not (notes / "killed").exists():
         daemon = os.getppid()
@@ -116,7 +116,7 @@ def killing(rows, targets, share):
         os.kill(worker, signal.SIGKILL)
         os.kill(executor, signal.SIGKILL)
         signal.pause()
-    write(rows, targets, share)
+    write(rows, targets, share, group_rows)
     (notes / f"done-{min(targets)}-{share.number}-{os.getppid()}").touch()
 
 shares.write_share = killing  # of tasks: the pipeline has its own name for the driver
@@ -203,7 +203,7 @@ def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
     argv = [sys.executable, "-c", SHARED, str(run_dir), master, str(notes)]
     subprocess.run(argv, cwd=tmp_path, env=environment, check=True, timeout=900)
     assert_equal(local, run_dir)
-    kernels = {"carried", "conns", "contents", "control", "deliveries", "connected", "instances", "sharing", "transits"}
+    kernels = {"arrivals", "conns", "contents", "control", "copies", "connected", "instances", "sharing", "transits"}
     """By the first table that each writes."""
     assert {path.name for path in notes.glob("died-*")} == {f"died-{name}" for name in kernels}
     for name in kernels:
@@ -233,7 +233,7 @@ def test_cluster_that_loses_a_worker_in_the_middle_of_a_job_gives_the_rows_of_lo
     assert said.splitlines()[-1].startswith(f"by Spark at {MASTER}, 2 cores"), "both workers were there at first"
     executor, worker = (notes / "killed").read_text().splitlines()
     assert "CoarseGrainedExecutorBackend" in executor and "deploy.worker.Worker" in worker
-    later = {path.name.rpartition("-")[2] for path in notes.glob("done-deliveries-*")}
+    later = {path.name.rpartition("-")[2] for path in notes.glob("done-copies-*")}
     assert len(later) == 1, "one executor is left"
     assert_equal(local, run_dir)
 

@@ -34,14 +34,14 @@ master, hidden, shared, notes = sys.argv[1], *map(Path, sys.argv[2:])
 shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
 write = shares.write_share
 
-def troubled(rows, targets, share):
+def troubled(rows, targets, share, group_rows):
     # The last task of each table dies once in the middle of its first part. That of the deliveries is slow instead:
     # Spark begins a slow task again only on a worker that has not tried it, and there are two.
     name = min(targets)
     where = notes / ("store" if "://" in str(targets[name]) else "shared")
     where.mkdir(exist_ok=True)
     if share.number == share.count - 1 and share.count > 1:
-        if name != "deliveries" and not (where / f"died-{name}").exists():
+        if name != "copies" and not (where / f"died-{name}").exists():
 
             class Dying:
                 def write_table(rows, path, **options):
@@ -50,11 +50,11 @@ def troubled(rows, targets, share):
                     os.kill(os.getpid(), signal.SIGKILL)
 
             write.__globals__["pq"] = Dying  # this function was sent with globals of its own
-        elif name == "deliveries" and not (where / "slow").exists():
+        elif name == "copies" and not (where / "slow").exists():
             (where / "slow").touch()
             time.sleep(120)
             (where / "outlived").touch()
-    write(rows, targets, share)
+    write(rows, targets, share, group_rows)
     (where / f"done-{name}-{share.number}").touch()
 
 options = ExecutorOptions(memory_mib=2048, cores=1, python=sys.executable)
@@ -115,5 +115,5 @@ def test_workers_without_our_files_read_and_write_the_store(tmp_path: Path, monk
     assert list((tmp_path / "tmp").glob("trellis-*")) == [], "tasks that were killed leave no copies"
     for where in ("store", "shared"):
         found = {path.name for path in (notes / where).iterdir()}
-        assert {"died-carried", "died-contents", "slow", "done-deliveries-1"} <= found, found
+        assert {"died-arrivals", "died-contents", "slow", "done-copies-1"} <= found, found
         assert "outlived" not in found, "the slow attempt ended by itself: nobody began it again"

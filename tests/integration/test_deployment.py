@@ -82,7 +82,7 @@ def spec(machine: str, *nodes: int, dead: int = 0) -> AgentSpec:
 def test_three_machines_go_through_every_step(tmp_path: Path):
     with machines(tmp_path, 3) as fleet, Deployment([m for _, m in fleet], "r", tmp_path / "logs") as deployment:
         deployment.connect()
-        assert set(deployment.check_versions()["m1"].packages) == {"msgspec", "uvloop"}
+        assert set(deployment.check_versions()["m1"].packages) == {"msgspec", "prometheus_client", "uvloop"}
         package = stand_in(tmp_path / "peer")
         assert deployment.ship(package) == {"m0": True, "m1": True, "m2": True}
         assert deployment.ship(package) == {"m0": False, "m1": False, "m2": False}
