@@ -85,9 +85,9 @@ def advise(run: Run, baseline: RunDir | None = None) -> list[Advice]:
     other = None if baseline is None else baseline.summary.protocol
     own = run.experiment["protocol"]
     if other is not None and other != own:
-        both = " && ".join(f"{again} --repeat 5 --set protocol={name}" for name in (own, other))
+        both = "; ".join(f"{again} --repeat 5 --set protocol={name}" for name in (own, other))
         why = f"Which of the differences between {own} and {other} are more than noise: five seeds of each, in pairs"
-        found.append(Advice(why, f"{both} && trellis compare runs/{run.plan.name}/*"))
+        found.append(Advice(why, f"{both}; trellis compare runs/{run.plan.name}/*"))
     if run.experiment.get("peer", {}).get("command") is None:  # programs have their own protocol
         others = ", ".join(name for name in PROTOCOLS if name != own)
         why = f"Another protocol with the same network and workload ({others}), with the options of this run"

@@ -195,7 +195,7 @@ def test_advice_begins_with_the_seeds_that_a_comparison_needs() -> None:
     baseline = cast("RunDir", SimpleNamespace(summary=SimpleNamespace(protocol="stan")))
     first = advise(run, baseline)[0]
     assert first.command == (
-        "trellis run FILE --repeat 5 --set protocol=random && trellis run FILE --repeat 5 --set protocol=stan && "
+        "trellis run FILE --repeat 5 --set protocol=random; trellis run FILE --repeat 5 --set protocol=stan; "
         "trellis compare runs/quickstart/*"
     )
     assert "random and stan" in first.reason
