@@ -86,10 +86,9 @@ def live_page(run_dir: Path, port: int = 0, *, stays: bool, loads_first: bool = 
         descriptor, gate = listening.fileno(), Gate()
         words = [str(run_dir), str(descriptor), STAY if stays else END]
         reading, writing = os.pipe()
-        words.append(str(writing))
         process = start_idle(
             "harness.live.server",
-            words,
+            [*words, str(writing)] if loads_first else words,
             stdin=subprocess.PIPE,
             descriptors=[descriptor, writing],
             steps_back=loads_first,

@@ -1,8 +1,8 @@
-"""The server of the live page: ``python -m harness.live.server RUN DESCRIPTOR ENDING LOADED``.
+"""The server of the live page: ``python -m harness.live.server RUN DESCRIPTOR ENDING [LOADED]``.
 
 DESCRIPTOR is a socket that listens on loopback. The first line of standard input is the token; the server ends with its
-standard input. ENDING is what it does when the run is over: ``end``, or ``stay``. LOADED is a descriptor: the server
-closes it when it has loaded what it needs and has the lowest priority.
+standard input. ENDING is what it does when the run is over: ``end``, or ``stay``. With LOADED, a
+descriptor, the server gives itself the lowest priority when it has loaded what it needs, and then closes LOADED.
 
 Like ``trellis serve`` (``harness.stages.serving``), it answers only requests with the token, for a loopback name. Pages
 of other origins are refused, too: a browser sends the cookie with the requests of pages of other ports of this machine.
@@ -229,11 +229,12 @@ async def _publish(collector: Collector, hub: Hub, told_to_end: asyncio.Event, *
 
 def main() -> int:
     """Serve a run."""
-    run_dir, descriptor, ending, loaded = sys.argv[1:]
+    run_dir, descriptor, ending, *loaded = sys.argv[1:]
 
     def tell_loaded() -> None:
-        step_back()
-        os.close(int(loaded))
+        if loaded:
+            step_back()
+            os.close(int(loaded[0]))
 
     gate, listening = Gate(sys.stdin.readline().strip()), socket.socket(fileno=int(descriptor))
     try:

@@ -18,7 +18,14 @@ _SAME: Final = ("underlay", "workload", "interests", "expressions", "groups", "c
 """The keys of an experiment that say what every protocol gets: options of the command line may change them."""
 
 COMPARED: Final = (
-    *("delivery_ratio", "propagation_delay_ms_p50", "propagation_delay_ms_p99", "stretch_p50", "hops_mean"),
+    *(
+        "deliveries_expected",
+        "delivery_ratio",
+        "propagation_delay_ms_p50",
+        "propagation_delay_ms_p99",
+        "stretch_p50",
+        "hops_mean",
+    ),
     *("duplicates_per_delivery", "traffic_overhead_ratio", "degree_mean", "control_bytes_per_peer_per_s"),
     "topics_partitioned",
 )

@@ -48,6 +48,7 @@ def render(
         reading=reading(run),
         expectation=expectation(run),
         judged=judged(summary),
+        closest=closest(summary),
         striking=find_striking(run, slow),
         quiet=find_quiet(run),
         advice=advise(run, baseline),
@@ -191,6 +192,25 @@ def judged(summary: Summary) -> str:
     said = [f"They check {join_words(checked)}."] if checked else []
     said += [f"{state.capitalize()}: {join_words(parts)}." for state, parts in by_state.items()]
     return " ".join([counted, *said])
+
+
+CLOSEST = 3
+"""How many of the checks that passed are named with their limits."""
+
+
+def closest(summary: Summary) -> str:
+    """Return the checks that passed and came closest to their limits, in a sentence; empty if there are none."""
+    passed = [each for each in summary.checks if each.outcome == PASSED and 0 < each.worst <= each.tolerance]
+    nearest = sorted(passed, key=lambda each: each.worst / each.tolerance, reverse=True)[:CLOSEST]
+    named = [
+        f"{each.name.replace('_', ' ')} {_limited(each.worst, each.unit)} (limit {_limited(each.tolerance, each.unit)})"
+        for each in nearest
+    ]
+    return f"Closest to their limits: {join_words(named)}." if named else ""
+
+
+def _limited(value: float, unit: str) -> str:
+    return f"{100 * value:.3g} %" if unit == "ratio" else f"{value:.3g} {unit}".rstrip()
 
 
 def inapplicable(summary: Summary) -> dict[str, list[str]]:

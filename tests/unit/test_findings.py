@@ -11,10 +11,10 @@ from msgspec import structs
 from harness.commands.run import print_outcome
 from metrics.measures.registry import FIRST_NUMBERS, HEADLINE
 from metrics.report.findings import advise, find_quiet, find_striking
-from metrics.report.page import expectation, judged
+from metrics.report.page import closest, expectation, judged
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
-from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Scope, Summary
+from metrics.rundir import FAILED, NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Scope, Summary
 from metrics.totals import RowCount, Totals
 from tests.fabricated_totals import make_totals
 from tests.grouped_tables import grouped
@@ -216,6 +216,24 @@ def test_advice_begins_with_the_seeds_that_a_comparison_needs() -> None:
 def test_the_reason_of_the_verdict_counts_checks(outcomes: list[str], sentence: str) -> None:
     checks = tuple(Check("a", 1, 0, 0.0, 0.0, "", "invalid", outcome=outcome) for outcome in outcomes)
     assert judged(Summary("valid", (), {}, checks, "run", "run", 1, "random")) == sentence
+
+
+def test_the_checks_that_nearly_failed_are_named_with_their_limits() -> None:
+    values = {
+        "far_away": (1.0, 100.0, "ms", PASSED), "plane_lateness": (0.25, 0.5, "ms", PASSED),
+        "cpu_busy": (0.9, 0.95, "ratio", PASSED), "nothing": (0.0, 1.0, "ms", PASSED),
+        "at_limit": (2.0, 2.0, "s", PASSED), "failed": (9.0, 10.0, "ms", FAILED), "at_least": (3.0, 2.0, "ms", PASSED),
+    }  # fmt: skip
+    checks = tuple(
+        Check(name, 1, 0, worst, limit, unit, "invalid", outcome=outcome)
+        for name, (worst, limit, unit, outcome) in values.items()
+    )
+    summary = Summary("valid", (), {}, checks, "run", "run", 1, "random")
+    assert closest(summary) == (
+        "Closest to their limits: at limit 2 s (limit 2 s), cpu busy 90 % (limit 95 %) and plane lateness 0.25 ms "
+        "(limit 0.5 ms)."
+    )
+    assert closest(structs.replace(summary, checks=checks[3:4])) == ""
 
 
 def test_the_reason_of_the_verdict_says_what_was_checked() -> None:
