@@ -70,7 +70,7 @@ notes = Path(sys.argv[3])
 shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
 write = shares.write_share
 
-def dying(rows, targets, share, group_rows):
+def dying(rows, targets, share, *options):
     # The last task of every table dies once, in the middle of its first part.
     (notes / f"share-{min(targets)}-{share.number}-of-{share.count}").touch()
     died = notes / f"died-{min(targets)}"
@@ -83,7 +83,7 @@ def dying(rows, targets, share, group_rows):
                 os.kill(os.getpid(), signal.SIGKILL)
 
         write.__globals__["pq"] = Dying  # this function was sent with globals of its own
-    write(rows, targets, share, group_rows)
+    write(rows, targets, share, *options)
 
 shares.write_share = dying  # of tasks: the pipeline has its own name for the driver
 tables.build(Path(sys.argv[1]), sys.argv[2])
@@ -105,7 +105,7 @@ write = shares.write_share
 def parent_of(process):
     return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
 
-def killing(rows, targets, share, group_rows):
+def killing(rows, targets, share, *options):
     # The first task of the hops kills its executor and the worker that would start another one.
     if "hops" in targets and share.number == 0 and not (notes / "killed").exists():
         daemon = os.getppid()
@@ -116,7 +116,7 @@ def killing(rows, targets, share, group_rows):
         os.kill(worker, signal.SIGKILL)
         os.kill(executor, signal.SIGKILL)
         signal.pause()
-    write(rows, targets, share, group_rows)
+    write(rows, targets, share, *options)
     (notes / f"done-{min(targets)}-{share.number}-{os.getppid()}").touch()
 
 shares.write_share = killing  # of tasks: the pipeline has its own name for the driver

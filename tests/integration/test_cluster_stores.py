@@ -34,7 +34,7 @@ master, hidden, shared, notes = sys.argv[1], *map(Path, sys.argv[2:])
 shares.LEAST_ROWS, logs.SHARE_BYTES, tasks.PARTITION_BYTES = 10, 1 << 12, 1 << 12  # as if the run were large
 write = shares.write_share
 
-def troubled(rows, targets, share, group_rows):
+def troubled(rows, targets, share, *options):
     # The last task of each table dies once in the middle of its first part. That of the deliveries is slow instead:
     # Spark begins a slow task again only on a worker that has not tried it, and there are two.
     name = min(targets)
@@ -54,7 +54,7 @@ def troubled(rows, targets, share, group_rows):
             (where / "slow").touch()
             time.sleep(120)
             (where / "outlived").touch()
-    write(rows, targets, share, group_rows)
+    write(rows, targets, share, *options)
     (where / f"done-{name}-{share.number}").touch()
 
 options = ExecutorOptions(memory_mib=2048, cores=1, python=sys.executable)
