@@ -42,8 +42,8 @@ def copies_accounted(accounts: evidence.Accounts) -> Judgement | Absent:
 def counters_traced(counters: evidence.Counters) -> Judgement:
     """Fails if, at a peer's last scrape, the value of `trellis_publications_total`, `trellis_deliveries_total`,
     `trellis_duplicates_total` or `trellis_relays_total` differs from the number of such events in the peer's trace at
-    every instant from one scrape interval before the scrape to one interval after it. Peers that crash, and peers whose
-    trace is incomplete, are left out. Not applicable if nothing was scraped.
+    every instant from one scrape interval before the scrape to one interval after it, or to its end if it took longer.
+    Peers that crash, and peers whose trace is incomplete, are left out. Not applicable if nothing was scraped.
 
     A peer counts the events that it traces. If both differ, lines of the trace or samples are missing, or they are of
     another run.

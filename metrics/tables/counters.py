@@ -1,7 +1,8 @@
 """Compare the counters that Prometheus scraped from the peers with the events in the peers' traces.
 
-A scrape takes up to one interval, and its sample has the instant at which it began. So a counter is compared with the
-numbers of events one interval before that instant and one interval after it.
+A sample has the instant at which its scrape began. A scrape takes up to one interval, or longer on a busy machine: its
+sample of ``DURATION`` says how long. So a counter is compared with the numbers of events from one interval before that
+instant until the scrape was over, or until one interval had passed.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,6 +35,9 @@ COUNTED: Final = {
 }
 """The counters of peers, by the event that each counts. A crash ends the process, so they begin at 0 after it."""
 
+DURATION: Final = "scrape_duration_seconds"
+"""How long a scrape took (s of real time), as Prometheus has measured it."""
+
 _EVENTS: Final = pa.array(COUNTED)
 _NEEDS: Final = {"duplicate": DUPLICATE, "relay": RELAY}
 """Events that not all programs report."""
@@ -47,7 +51,7 @@ class Bracket(NamedTuple):
 
     events: int
     before: int  # events up to one interval before the scrape
-    until: int  # events up to one interval after it
+    until: int  # events until one interval after it, or until it was over
 
 
 class Scrape(NamedTuple):
@@ -55,6 +59,7 @@ class Scrape(NamedTuple):
 
     at_ns: int
     value: int
+    took_s: float  # 0 = not known
 
 
 class CounterSources(NamedTuple):
@@ -63,6 +68,7 @@ class CounterSources(NamedTuple):
     told: Place  # ``TOLD``, in buckets
     further: Place  # ``FURTHER``, likewise
     at_ns: Ints  # when each counter was scraped, ``_EVENTS`` per node; ``_NEVER`` = not compared
+    until_ns: Ints  # until when it may have counted, likewise
     interval_ns: int
 
 
@@ -86,8 +92,12 @@ def weigh_counters(
     scrapes = {counter: scrape for counter, scrape in found.items() if counter // len(_EVENTS) in comparable}
     at_ns = np.full(len(_EVENTS) * (max(run.nodes, default=-1) + 1), _NEVER)
     at_ns[list(scrapes)] = [scrape.at_ns for scrape in scrapes.values()]
-    interval_ns = round(run.experiment["prometheus"]["scrape_interval_s"] / run.manifest.time_dilation * 1e9)
-    sources = CounterSources(staging / "told", staging / "further", at_ns, interval_ns)
+    virtual_ns = 1e9 / run.manifest.time_dilation
+    interval_ns = round(run.experiment["prometheus"]["scrape_interval_s"] * virtual_ns)
+    until_ns = at_ns.copy()
+    for counter, scrape in scrapes.items():
+        until_ns[counter] += max(interval_ns, round(scrape.took_s * virtual_ns))
+    sources = CounterSources(staging / "told", staging / "further", at_ns, until_ns, interval_ns)
     counted = add_tallies(executor.map(partial(count_events, sources), all_shares(buckets)))
     missing = find_missing(run)
     reported = [event for event in COUNTED if _NEEDS.get(event) not in missing]
@@ -100,17 +110,24 @@ def read_last(run: RunDir) -> dict[int, Scrape] | Absent:
     Raises:
         DamagedError: the samples cannot be read.
     """
-    samples = read_samples(run.path, list(COUNTED.values()))
+    samples = read_samples(run.path, [*COUNTED.values(), DURATION])
     if samples is None:
         due = bool(run.manifest.counters.get("samples"))
         return Absent("the file of the samples is missing" if due else "nothing was scraped, or not kept", due)
-    known = samples.filter(pc.is_in(samples["node"], pa.array(run.nodes, pa.int32())))
+    of_nodes = samples.filter(pc.is_in(samples["node"], pa.array(run.nodes, pa.int32())))
+    is_duration = pc.equal(of_nodes["metric"], DURATION)
+    known, durations = of_nodes.filter(pc.invert(is_duration)), of_nodes.filter(is_duration)
     if not len(known):
         return Absent("no peer's counters of messages were scraped")
     counter = _number(known["node"], pc.index_in(known["metric"], pa.array(COUNTED.values())))
     order = np.argsort(numbers(known["ts_ns"]), kind="stable")
     columns = counter[order], numbers(known["ts_ns"])[order], known["value"].to_numpy()[order].astype(np.int64)
-    return {number: Scrape(at_ns, value) for number, at_ns, value in zip(*map(np.ndarray.tolist, columns), strict=True)}
+    scrapes = zip(durations["node"].to_pylist(), durations["ts_ns"].to_pylist(), strict=True)
+    took_s = dict(zip(scrapes, durations["value"].to_pylist(), strict=True))
+    return {
+        number: Scrape(at_ns, value, took_s.get((number // len(_EVENTS), at_ns), 0.0))
+        for number, at_ns, value in zip(*map(np.ndarray.tolist, columns), strict=True)
+    }
 
 
 def count_events(sources: CounterSources, share: Share) -> Tally[Bracket]:
@@ -124,8 +141,8 @@ def count_events(sources: CounterSources, share: Share) -> Tally[Bracket]:
     counter, ts_ns = _number(rows["node"], event), numbers(rows["ts_ns"])
     at_ns = sources.at_ns[counter]
     compared = at_ns != _NEVER
-    counter, late_ns = counter[compared], (ts_ns - at_ns)[compared]
-    return tally(Bracket, counter, late_ns <= -sources.interval_ns, late_ns <= sources.interval_ns)
+    counter, ts_ns, at_ns = counter[compared], ts_ns[compared], at_ns[compared]
+    return tally(Bracket, counter, ts_ns <= at_ns - sources.interval_ns, ts_ns <= sources.until_ns[counter])
 
 
 def judge_counters(scrapes: Mapping[int, Scrape], counted: Mapping[int, Bracket], counters: int) -> Counters:
@@ -137,9 +154,9 @@ def judge_counters(scrapes: Mapping[int, Scrape], counted: Mapping[int, Bracket]
         counters: how many there should be.
     """
     off = {}
-    for counter, (_, value) in scrapes.items():
+    for counter, scrape in scrapes.items():
         bracket = counted.get(counter, Bracket(0, 0, 0))
-        off[counter] = max(bracket.before - value, value - bracket.until, 0)
+        off[counter] = max(bracket.before - scrape.value, scrape.value - bracket.until, 0)
     worst = max(off, key=lambda counter: off[counter], default=None)
     named = "" if worst is None or not off[worst] else _describe(worst, scrapes[worst], counted.get(worst))
     return Counters(

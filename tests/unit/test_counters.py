@@ -16,7 +16,7 @@ from metrics.recorded.samples import SAMPLES
 from metrics.rundir import RunDir
 from metrics.rundir.files import SAMPLES_FILE
 from metrics.storage.names import UnreadableError
-from metrics.tables.counters import COUNTED, weigh_counters
+from metrics.tables.counters import COUNTED, DURATION, weigh_counters
 from metrics.tables.traces import FURTHER, TOLD
 from peer.core.schedule import Crash, Vanish, encode_schedule
 from tests.fabricate import Fabrication
@@ -82,6 +82,19 @@ def test_a_counter_agrees_if_it_had_its_value_within_an_interval_of_the_scrape(
     traced = events(5, AT - INTERVAL_NS) + events(3, AT + INTERVAL_NS) + events(4, AT + INTERVAL_NS + 1)
     named = f"trellis_deliveries_total of node 3: {value}, traced 5 to 8" if off else ""
     assert case.weigh([sample(value)], traced) == Counters(len(COUNTED) * NODES, 1, min(off, 1), off, named)
+
+
+@pytest.mark.parametrize(("value", "off"), [(4, 1), (5, 0), (9, 0), (10, 1)])
+def test_a_scrape_that_took_longer_than_an_interval_may_have_counted_until_its_end(
+    case: Case, value: int, off: int
+) -> None:
+    """Only the duration of this scrape of this node counts."""
+    end = AT + 2 * INTERVAL_NS
+    samples = [sample(value), sample(10.0, metric=DURATION), sample(99.0, AT - INTERVAL_NS, metric=DURATION)]
+    samples.append(sample(99.0, node=2, metric=DURATION))
+    found = case.weigh(samples, events(5, AT - INTERVAL_NS) + events(4, end) + events(4, end + 1))
+    assert isinstance(found, Counters)
+    assert (found.tested, found.failed, found.worst) == (1, off, off)
 
 
 def test_the_last_sample_of_each_counter_counts(case: Case) -> None:
