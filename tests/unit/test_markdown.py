@@ -66,6 +66,35 @@ def missing_files(text: str) -> Iterator[str]:
             yield name
 
 
+FOLDERS = ("peer", "topologies", "harness", "metrics")
+"""The packages of which design.md has a tree."""
+
+
+def missing_in_trees(text: str) -> Iterator[str]:
+    """Yield the files and folders that a tree names and that are not where it has them.
+
+    A tree is a block of code whose lines have names, joined by ", ", then two spaces or more and words. What is
+    indented more than the line of a folder is in that folder.
+    """
+    for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        folders = [(-1, [ROOT])]
+        for indent, names in re.findall(r"^( {0,12})(\S+(?:, \S+)*)(?: {2,}.*)?$", block, re.MULTILINE):
+            while folders[-1][0] >= len(indent):
+                folders.pop()
+            found = [
+                [folder / name for folder in folders[-1][1] if (folder / name).exists()] for name in names.split(", ")
+            ]
+            yield from (name for name, places in zip(names.split(", "), found, strict=True) if not places)
+            if names.endswith("/"):
+                folders.append((len(indent), [place for places in found for place in places]))
+
+
+def trees_of_design() -> str:
+    """Return the part of design.md that has the trees."""
+    text = (ROOT / "docs" / "design.md").read_text("utf-8")
+    return text.split("\n## 2. ")[1].split("\n### Allowed imports\n")[0]
+
+
 def test_documents_are_wrapped() -> None:
     found = [f"{path.relative_to(ROOT)}:{line}" for path in DOCUMENTS for line in long_lines(path.read_text("utf-8"))]
     assert found == []
@@ -80,6 +109,22 @@ def test_files_that_documents_name_exist() -> None:
     present = [path for path in DOCUMENTS if not str(path.relative_to(ROOT)).startswith(HISTORY)]
     found = [f"{path.relative_to(ROOT)}: {name}" for path in present for name in missing_files(path.read_text("utf-8"))]
     assert found == []
+
+
+def test_files_of_the_trees_exist() -> None:
+    assert list(missing_in_trees(trees_of_design())) == []
+
+
+def test_every_package_is_in_a_tree() -> None:
+    packages = [path.parent for room in FOLDERS for path in (ROOT / room).rglob("__init__.py")]
+    folders = {f"{package.name}/" for package in packages if "scaffold/" not in str(package)}
+    assert folders - set(re.findall(r"[\w-]+/", trees_of_design())) == set()
+
+
+def test_missing_files_of_trees_are_found() -> None:
+    lines = "peer/", "  wire.py, gone.py   frames", "  core/, runtime/   both", "    node.py, wire.py", "  trace.py"
+    tree = "\n".join(("```", *lines, "```", ""))
+    assert list(missing_in_trees(tree)) == ["gone.py", "wire.py"]
 
 
 def test_missing_files_are_found() -> None:
