@@ -41,29 +41,31 @@ def analyse(
         StoreError: the store cannot be used.
     """
     RunDir(run_dir).require_documents()  # before Spark begins
-    with begun(master, options) as executor:
+    with begun(master, options, page=page) as executor:
         return analyse_by(executor, run_dir, packets=packets, page=page, baseline=baseline)
 
 
 @contextmanager
-def begun(master: str | None, options: ExecutorOptions = DEFAULTS) -> Iterator[Executor]:
+def begun(master: str | None, options: ExecutorOptions = DEFAULTS, *, page: bool = True) -> Iterator[Executor]:
     """Yield an executor for an analysis; its modules are imported while Spark begins. For arguments see ``analyse``."""
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(_import_modules)  # an error there is raised again where the modules are used
+        pool.submit(_import_modules, page)  # an error there is raised again where the modules are used
         with opened(master, options) as executor:
             yield executor
 
 
-def _import_modules() -> None:
+def _import_modules(page: bool) -> None:
     import metrics.tables.pipeline  # noqa: F401
-    from metrics.report import report  # noqa: F401
+
+    if page:
+        from metrics.report import report  # noqa: F401
 
 
-def rehearse(executor: Executor) -> None:
+def rehearse(executor: Executor, *, page: bool = True) -> None:
     """Do the first work of an analysis before there is a run: import modules, start workers, run a few jobs."""
     for _ in range(REHEARSALS):
         executor.map(abs, range(executor.workers))
-    _import_modules()  # waits for the thread that imports them
+    _import_modules(page)  # waits for the thread that imports them
 
 
 def analyse_by(

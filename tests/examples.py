@@ -7,7 +7,7 @@ from hypothesis import settings
 
 ALL = 100
 """What a property has that does not say how many, in a run of all: Hypothesis's own number."""
-FEW = 10
+FEW = 6
 
 
 def examples(number: int) -> int:

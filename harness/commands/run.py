@@ -57,6 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--live", action="store_true", help="show the run in a browser: print the address of a page")
     parser.add_argument("--out", type=local_path, metavar="DIR", help="the run directory; it must not exist")
     add_master_arguments(parser)
+    parser.add_argument(
+        "--no-report",
+        dest="page",
+        action="store_false",
+        help="compute tables and verdict, but draw no figures and write no page: trellis report RUN does that later",
+    )
     parser.add_argument("--all", action="store_true", help="print all headline numbers, not only ten")
     parser.add_argument("--json", action="store_true", help="print the summaries as JSON, one line per run")
 
@@ -95,11 +101,12 @@ def run(arguments: argparse.Namespace) -> int:
             planned = _plan(arguments.file, overrides, seed, here=machine is None)
             _print_remarks(planned, remarked)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
+            beginning = prepared(run_dir, arguments.master, options, page=arguments.page)
             shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
-            with shown, _saying_what_is_left(run_dir), prepared(run_dir, arguments.master, options) as analysis:
+            with shown, _saying_what_is_left(run_dir), beginning as analysis:
                 if status := _perform(asked.testbed, run_dir, machine, analysis):
                     return status  # the running stage has printed the reason
-                with step("tables and report"):
+                with step("tables and report" if arguments.page else "tables"):
                     summary = analysis.finish()
             print_outcome(run_dir, summary, as_json=arguments.json, all_numbers=arguments.all)
             attempt = next_attempt(run_dir, summary)
@@ -268,7 +275,8 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool, all_number
         said += [f"{len(known) - len(shown)} more numbers: --all, or the report"]
     if summary.computed_by:
         said += [f"tables: computed {summary.computed_by}"]
-    say(*said, f"report: {RunDir(run_dir).results / REPORT_PAGE}")
+    page = RunDir(run_dir).results / REPORT_PAGE
+    say(*said, f"report: {page}" if page.exists() else f"no report: trellis report {run_dir} writes it")
 
 
 def describe_scope(scope: Scope | None) -> str:

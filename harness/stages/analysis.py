@@ -131,7 +131,12 @@ class UnreadableRunError(AnalysisError):
 
 
 def analyse(
-    run_dir: Place, master: str | None = None, options: ExecutorOptions = DEFAULTS, baseline: Path | None = None
+    run_dir: Place,
+    master: str | None = None,
+    options: ExecutorOptions = DEFAULTS,
+    baseline: Path | None = None,
+    *,
+    page: bool = True,
 ) -> Summary:
     """Compute a finished run's tables, write its report and return its summary.
 
@@ -140,6 +145,7 @@ def analyse(
         master: ``here`` (one process) or a Spark master; None = Spark on this machine, if it has Java.
         options: of a cluster's executors.
         baseline: the analysed run with which the report compares; None = one that it finds, if any.
+        page: also write the report; without it the run has none afterwards.
 
     Raises:
         RunDirError: the run did not finish, or cannot be read.
@@ -154,16 +160,16 @@ def analyse(
     if isinstance(run_dir, StorePath):
         from metrics.analysis import analyse as analyse_here
 
-        return analyse_here(run_dir, master, options, baseline=baseline)
+        return analyse_here(run_dir, master, options, page=page, baseline=baseline)
     compared = [] if baseline is None else [baseline.absolute()]
-    given = [as_word(options), *(f"--baseline={each}" for each in compared)]
+    given = [*as_words(options, page), *(f"--baseline={each}" for each in compared)]
     run_spark(__name__, run_dir, ANALYSIS_LOG, master, keep=compared, given=given)
     return run.summary
 
 
-def as_word(options: ExecutorOptions) -> str:
-    """Return the options as a word of the command line of this module."""
-    return f"--options={msgspec.json.encode(options).decode()}"
+def as_words(options: ExecutorOptions, page: bool) -> list[str]:
+    """Return words of this module's command line: the options, and whether there is to be a report."""
+    return [f"--options={msgspec.json.encode(options).decode()}", *([] if page else ["--no-report"])]
 
 
 def alone(run_dir: Place) -> AbstractContextManager[object]:
@@ -259,16 +265,17 @@ def main() -> None:
     parser.add_argument("--master")
     parser.add_argument("--options", type=Decoder(ExecutorOptions).decode, default=DEFAULTS)
     parser.add_argument("--baseline", type=Path)
+    parser.add_argument("--no-report", dest="page", action="store_false")
     parser.add_argument("--stopped", type=int, help="descriptor of ``await_run``")
     given = parser.parse_args()
     try:
         if given.stopped is None:
-            analyse(given.run_dir, given.master, given.options, baseline=given.baseline)
+            analyse(given.run_dir, given.master, given.options, page=given.page, baseline=given.baseline)
         else:
-            with begun(given.master, given.options) as executor:
-                rehearse(executor)
+            with begun(given.master, given.options, page=given.page) as executor:
+                rehearse(executor, page=given.page)
                 await_run(given.stopped)
-                analyse_by(executor, given.run_dir)
+                analyse_by(executor, given.run_dir, page=given.page)
     except (RunDirError, StoreError) as error:
         print(error, file=sys.stderr)
         sys.exit(os.EX_DATAERR)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.machine import sandbox
-from harness.stages.analysis import IN_SANDBOX, analyse, as_word, exclusive, require_success, spark_command
+from harness.stages.analysis import IN_SANDBOX, analyse, as_words, exclusive, require_success, spark_command
 from metrics.executors import shares_files
 from metrics.executors.cluster import ExecutorOptions
 from metrics.rundir import RunDir, Summary
@@ -42,7 +42,7 @@ class Prepared:
 
 
 @contextmanager
-def prepared(run_dir: Path, master: str | None, options: ExecutorOptions) -> Iterator[Prepared]:
+def prepared(run_dir: Path, master: str | None, options: ExecutorOptions, *, page: bool = True) -> Iterator[Prepared]:
     """Begin the analysis of a run that is to be made. It ends with the block at the latest.
 
     An analysis on a cluster begins with ``finish``: it would hold the cluster's cores during the run.
@@ -51,18 +51,20 @@ def prepared(run_dir: Path, master: str | None, options: ExecutorOptions) -> Ite
         run_dir: the run's directory, which exists.
         master: see ``analyse``.
         options: see ``analyse``.
+        page: see ``analyse``.
 
     Raises:
         AnalysisError: another process works in the directory.
         TestbedError: no sandbox could be made.
     """
     if not shares_files(master):
-        yield Prepared(lambda: analyse(run_dir, master, options))
+        yield Prepared(lambda: analyse(run_dir, master, options, page=page))
         return
     stopped, sending = os.pipe()
     with exclusive(run_dir) as log:
         log.truncate(0)
-        argv = spark_command("harness.stages.analysis", run_dir, master, as_word(options), f"--stopped={sending}")
+        given = [*as_words(options, page), f"--stopped={sending}"]
+        argv = spark_command("harness.stages.analysis", run_dir, master, *given)
         process = sandbox.enter(argv, keep=[run_dir], environment=IN_SANDBOX, output=log, descriptors=[sending])
         os.close(sending)  # so that the end can be read if the analysis fails
 

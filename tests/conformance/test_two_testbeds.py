@@ -22,7 +22,7 @@ import pytest
 
 from peer.core.frames import Data
 from tests.captured_frames import received_frames
-from tests.e2e.run_experiment import IN_PROCESS, await_recorded, finish, speaks_of_load, start
+from tests.e2e.run_experiment import QUICKLY, await_recorded, finish, speaks_of_load, start
 from tests.examples import long_unless
 
 pytestmark = pytest.mark.root
@@ -151,7 +151,7 @@ def delays_in_network(
 def begin(folder: Path, testbed: str, name: str) -> subprocess.Popen[str]:
     """Start a run and wait until all but its analysis is done: analyses may go on beside each other."""
     file = folder / "experiment.toml"
-    process = start("run", file, "--testbed", testbed, *IN_PROCESS, "--out", folder / name, "--json")
+    process = start("run", file, "--testbed", testbed, *QUICKLY, "--out", folder / name, "--json")
     await_recorded(process, folder / name)
     return process
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS
+from tests.e2e.run_experiment import QUICKLY
 
 BENCH = '''
 from harness.stages.simulation import simulate_planned
@@ -87,7 +87,7 @@ def test_an_added_testbed_is_checked_and_planned(folder: Path) -> None:
 
 
 def test_an_added_testbed_is_run_and_judged(folder: Path) -> None:
-    done = trellis(folder, "run", "added.toml", "--testbed", "bench", *IN_PROCESS, "--out", "run", "--json")
+    done = trellis(folder, "run", "added.toml", "--testbed", "bench", *QUICKLY, "--out", "run", "--json")
     assert done.returncode == 0, done.stderr
     assert (folder / "run/bench.txt").read_text() == "was here"
     manifest = json.loads((folder / "run/manifest.json").read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, ROOT, trellis
+from tests.e2e.run_experiment import QUICKLY, ROOT, trellis
 from tests.integration.test_sandbox_rootless import as_plain_user
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -80,7 +80,7 @@ def test_a_peer_can_do_what_the_documents_say_and_no_more(
     program = [sys.executable, "-I", str(Path(__file__).with_name("intruder.py"))]
     command = [*program, "{spec}", str(run_dir), str(users_file), str(hidden), CREDENTIAL[::-1]]
     (made / "intruder.toml").write_text(EXPERIMENT.replace("{command}", json.dumps(command)))
-    done = run(trellis("run", made / "intruder.toml", *IN_PROCESS, "--out", run_dir))
+    done = run(trellis("run", made / "intruder.toml", *QUICKLY, "--out", run_dir))
     logs = [run_dir / f"logs/{node}.log" for node in range(3)]
     assert all(log.exists() for log in logs), done.stderr
     assert [log.read_text() for log in logs if not log.read_text().startswith("{")] == []

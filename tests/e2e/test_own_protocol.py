@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, Finished, finish, speaks_of_load, start, trellis
+from tests.e2e.run_experiment import IN_PROCESS, QUICKLY, Finished, finish, speaks_of_load, start, trellis
 
 pytestmark = pytest.mark.root
 
@@ -40,7 +40,7 @@ def runs(folder: Path) -> dict[str, Finished]:
     """Runs of the new protocol's experiment, beside each other."""
     experiment = folder / "experiment.toml"
     started = {
-        name: start("run", experiment, *SMALL, *IN_PROCESS, *words, "--out", folder / name, "--json")
+        name: start("run", experiment, *SMALL, *QUICKLY, *words, "--out", folder / name, "--json")
         for name, words in RUNS.items()
     }
     return {name: Finished(folder / name, finish(process)) for name, process in started.items()}

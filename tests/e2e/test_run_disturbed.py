@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.run_experiment import (
-    IN_PROCESS,
+    QUICKLY,
     WITHOUT_PROMETHEUS,
     Finished,
     await_step,
@@ -19,7 +19,7 @@ from tests.e2e.run_experiment import (
 
 pytestmark = pytest.mark.root
 
-LONG_ENOUGH = ("--set", "workload.duration_s=5", *WITHOUT_PROMETHEUS, *IN_PROCESS)
+LONG_ENOUGH = ("--set", "workload.duration_s=5", *WITHOUT_PROMETHEUS, *QUICKLY)
 """For a process to be found and ended before the workload is over."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from metrics.pcap.records import TX
 from metrics.recorded.host_captures import read_seen
-from tests.e2e.run_experiment import EXPERIMENT, IN_PROCESS, Finished, finish, speaks_of_load, start
+from tests.e2e.run_experiment import EXPERIMENT, QUICKLY, Finished, finish, speaks_of_load, start
 
 pytestmark = pytest.mark.root
 
@@ -39,7 +39,7 @@ SLACK_NS = 5_000_000
 def run_on(testbed: str, folder: Path) -> Finished:
     file = folder / "faults.toml"
     file.write_text(EXPERIMENT.replace("record = true", "") + FAULTS)
-    words = (*IN_PROCESS, "--testbed", testbed, "--out", folder / "run", "--json")
+    words = (*QUICKLY, "--testbed", testbed, "--out", folder / "run", "--json")
     return Finished(folder / "run", finish(start("run", file, *words)))
 
 

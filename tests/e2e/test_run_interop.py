@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness import cli
-from tests.e2e.run_experiment import IN_PROCESS, ROOT, Finished, finish, speaks_of_load, start
+from tests.e2e.run_experiment import QUICKLY, ROOT, Finished, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -79,7 +79,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     experiment = folder / "interop.toml"
     experiment.write_text(EXPERIMENT + 'script = "params.json"\n' + "".join(mix))
     out = folder / "run"
-    return Finished(out, finish(start("run", experiment, *IN_PROCESS, "--out", out, "--json")))
+    return Finished(out, finish(start("run", experiment, *QUICKLY, "--out", out, "--json")))
 
 
 def test_every_message_reaches_every_node(done: Finished) -> None:
@@ -170,7 +170,7 @@ def test_programs_follow_the_script_of_a_schedule(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tests/interop_peer.py"), "go"]
     experiment.write_text(f"{GENERATED}command = {json.dumps(command)}\n")
     out = tmp_path / "run"
-    made = Finished(out, finish(start("run", experiment, *IN_PROCESS, "--out", out, "--json")))
+    made = Finished(out, finish(start("run", experiment, *QUICKLY, "--out", out, "--json")))
     assert [reason for reason in made.summary["reasons"] if not speaks_of_load(reason)] == []
     headline = made.summary["headline"]
     assert headline["delivery_ratio"] == 1

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.machine import observe
-from tests.e2e.run_experiment import IN_PROCESS, WITHOUT_PROMETHEUS, trellis, write_brief
+from tests.e2e.run_experiment import QUICKLY, WITHOUT_PROMETHEUS, trellis, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -52,7 +52,7 @@ WHOLE = "is complete but not analysed; try: trellis report"
 def test_an_interrupt_is_one_line_and_leaves_nothing(name: str, phase: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     scraped = () if phase not in AFTER_PROMETHEUS else WITHOUT_PROMETHEUS
-    seen = interrupt(name, PHASES[phase], tmp_path, *(IN_PROCESS if (name, phase) in WITHOUT_SPARK else ()), *scraped)
+    seen = interrupt(name, PHASES[phase], tmp_path, *(QUICKLY if (name, phase) in WITHOUT_SPARK else ()), *scraped)
     what = "interrupted" if name == "INT" else "terminated"
     assert seen["status"] == 128 + signal.Signals[f"SIG{name}"]
     assert seen["left"] == {}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.machine import observe
 from tests.e2e.observer import cgroups_of, cgroups_of_processes
-from tests.e2e.run_experiment import IN_PROCESS, trellis, write_brief, write_experiment
+from tests.e2e.run_experiment import QUICKLY, trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
@@ -24,11 +24,11 @@ def left_by_kill(experiment: Path, moment: str, *options: str) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("moment", "options"),
     [
-        ("plan", IN_PROCESS),
+        ("plan", QUICKLY),
         ("boot", ()),
         pytest.param("probe before", (), marks=pytest.mark.long),
-        ("warmup", IN_PROCESS),
-        pytest.param("collect", IN_PROCESS, marks=pytest.mark.long),
+        ("warmup", QUICKLY),
+        pytest.param("collect", QUICKLY, marks=pytest.mark.long),
     ],
 )
 def test_leaves_nothing_when_killed_after(moment: str, options: tuple[str, ...], tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from harness.live.snapshot import Snapshot
-from tests.e2e.run_experiment import IN_PROCESS, PATIENT, Finished, await_step, finish, start, write_brief
+from tests.e2e.run_experiment import PATIENT, QUICKLY, Finished, await_step, finish, start, write_brief
 
 pytestmark = pytest.mark.root
 
@@ -16,7 +16,7 @@ class Watched(Finished):
 
     def __init__(self, folder: Path) -> None:
         run_dir = folder / "run"
-        process = start("run", write_brief(folder), "--out", run_dir, "--json", "--live", *IN_PROCESS, *PATIENT)
+        process = start("run", write_brief(folder), "--out", run_dir, "--json", "--live", *QUICKLY, *PATIENT)
         assert process.stderr is not None
         self.said = [next(process.stderr)]
         while not self.said[-1].startswith("live: "):

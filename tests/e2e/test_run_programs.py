@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.tables.overhead import FRAME_CLASSES
-from tests.e2e.run_experiment import IN_PROCESS, ROOT, Finished, finish, speaks_of_load, start
+from tests.e2e.run_experiment import QUICKLY, ROOT, Finished, finish, speaks_of_load, start
 from tests.examples import long_unless
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
@@ -57,7 +57,7 @@ def run(folder: Path, command: list[str], says: list[str], more: str = "") -> Fi
         f"{EXPERIMENT}command = {json.dumps(command)}\nsays = {json.dumps(says)}\n{more}"
     )
     out = folder / "run"
-    return Finished(out, finish(start("run", folder / "programs.toml", *IN_PROCESS, "--out", out, "--json")))
+    return Finished(out, finish(start("run", folder / "programs.toml", *QUICKLY, "--out", out, "--json")))
 
 
 def check(done: Finished) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, Finished, finish, speaks_of_load, start
+from tests.e2e.run_experiment import QUICKLY, Finished, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -56,7 +56,7 @@ hosts:
 def run(folder: Path, status: int) -> Finished:
     path, out = folder / "shadow.yaml", folder / "run"
     path.write_text(EXPERIMENT.replace("EXIT", str(status)))
-    return Finished(out, finish(start("run", path, *IN_PROCESS, "--out", out, "--json")))
+    return Finished(out, finish(start("run", path, *QUICKLY, "--out", out, "--json")))
 
 
 def ends(done: Finished, host: str) -> dict[str, dict[str, Any]]:

@@ -252,8 +252,8 @@ def test_connect_has_the_rows_of_the_classic_session(
     there = open_run(connected, folder / "runs" / "quickstart" / QUICKSTART)
     assert list(there) == list(run)
     for name in COMPARED:
-        assert sorted_rows(there[name]) == sorted_rows(run[name]), name
         assert there[name].schema == run[name].schema, name
+    assert sorted_rows(there.events) == sorted_rows(run.events)
     assert there.events.where("node = 3").count() == run.events.where("node = 3").count() > 0
     assert there.hops.schema["d_wire_ns"].metadata == {"unit": "ns", "comment": "ns"}
     with pytest.warns(UserWarning, match="left out"):
@@ -302,6 +302,7 @@ def test_the_examples_of_the_page_run(
 # ------------------------------------------------------------------------------------ an analysis through Connect
 
 
+@pytest.mark.long
 def test_an_analysis_through_connect_has_the_rows_of_one_process(server: str, tmp_path: Path) -> None:
     here, there = (Fabrication(seed=1).write(tmp_path / name, run_id="run") for name in ("here", "there"))
     tables.build(here, "here")

@@ -41,6 +41,7 @@ def ticks_of(processes: list[Process]) -> list[tuple[str, int]]:
 
 
 @pytest.mark.root
+@pytest.mark.long
 def test_all_of_spark_stands_still_until_the_run_is_there(tmp_path: Path) -> None:
     recorded = Fabrication(seed=3, nodes=5, messages=20).write(tmp_path / "recorded", run_id="run")
     run_dir = tmp_path / "run"

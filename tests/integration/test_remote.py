@@ -24,7 +24,7 @@ from metrics.prometheus import GRAPHS
 from metrics.recorded.probing import PHASES
 from metrics.recorded.round_trips import measure_phases, read_round_trips
 from metrics.rundir import ClockOffset, Manifest
-from tests.e2e.run_experiment import IN_PROCESS, speaks_of_load, trellis
+from tests.e2e.run_experiment import QUICKLY, speaks_of_load, trellis
 from tests.integration.deployment_machines import Box, fab, machines, prometheus_runs, sandboxed
 
 pytestmark = pytest.mark.root
@@ -198,7 +198,7 @@ def interrupt_run(folder: Path, after: str) -> None:
     with machines(folder, 2) as fleet:
         run_dir = plan_run(folder, [machine for _, machine in fleet], duration_s=60)
         shutil.rmtree(run_dir)
-        argv = trellis("run", folder / "experiment.toml", *IN_PROCESS, "--out", run_dir)
+        argv = trellis("run", folder / "experiment.toml", *QUICKLY, "--out", run_dir)
         with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
             assert process.stderr is not None
             assert any(line.startswith(after) for line in iter(process.stderr.readline, ""))

@@ -17,7 +17,7 @@ import pytest
 from harness.deployment.fleet import Deployment, make_token
 from harness.testbeds import remote
 from metrics.rundir import RunDir
-from tests.e2e.run_experiment import IN_PROCESS, trellis
+from tests.e2e.run_experiment import QUICKLY, trellis
 from tests.integration.trial_machines import ROOT, printed_inventory
 from tests.processes import ended
 
@@ -155,7 +155,7 @@ def test_a_run_over_two_machines_pauses_peers_on_both(tmp_path: Path) -> None:
     experiment, run_dir = tmp_path / "experiment.toml", tmp_path / "run"
     experiment.write_text(EXPERIMENT)
     with printed_inventory(tmp_path, "--hosts", "3", "--inventory", str(tmp_path / "inventory.toml")) as (inventory, _):
-        command = trellis("run", experiment, *IN_PROCESS, "--out", run_dir)
+        command = trellis("run", experiment, *QUICKLY, "--out", run_dir)
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         with Deployment(inventory.machines, make_token(), tmp_path / "logs") as deployment:
             deployment.connect()

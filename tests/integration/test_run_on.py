@@ -16,7 +16,7 @@ import pytest
 from harness.deployment.fleet import Deployment, make_token
 from harness.experiment.inventory import Inventory, inventory_text
 from metrics.rundir import RunDir
-from tests.e2e.run_experiment import IN_PROCESS, trellis
+from tests.e2e.run_experiment import QUICKLY, trellis
 from tests.integration.trial_machines import ROOT, printed_inventory
 
 pytestmark = pytest.mark.root
@@ -35,7 +35,7 @@ def started(folder: Path, machine: str, duration_s: int) -> Iterator[subprocess.
     """The command, with the experiment and the inventory of ``printed_inventory`` in a folder."""
     (folder / "experiment.toml").write_text(EXPERIMENT.format(duration_s=duration_s))
     words = ("--out", folder / "run", "--on", f"{folder / 'printed.toml'}:{machine}")
-    command = trellis("run", folder / "experiment.toml", *IN_PROCESS, *words)
+    command = trellis("run", folder / "experiment.toml", *QUICKLY, *words)
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, cwd=ROOT, text=True, start_new_session=True, **pipes) as process:  # type: ignore[call-overload]
         yield process
@@ -77,7 +77,8 @@ def test_a_run_on_another_machine_is_analysed_here_and_leaves_nothing_there(tmp_
     assert run.summary.headline["delivery_ratio"] == 1
     assert (run.manifest.testbed, run.manifest.machine) == ("emulated", "beta")
     assert run.captures
-    assert (tmp_path / "run/report/index.html").exists()
+    assert printed.splitlines()[-1] == f"no report: trellis report {tmp_path / 'run'} writes it"
+    assert not (tmp_path / "run/report").exists()
     assert (tmp_path / "run/prometheus/data").exists()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.run_experiment import IN_PROCESS, PATIENT, ROOT, trellis, write_brief, write_experiment
+from tests.e2e.run_experiment import PATIENT, QUICKLY, ROOT, trellis, write_brief, write_experiment
 
 pytestmark = pytest.mark.root
 
@@ -76,7 +76,7 @@ def test_a_tun_device_that_the_user_may_not_open_is_named_with_the_remedy(open_p
 
 
 @pytest.mark.parametrize(
-    "options", [IN_PROCESS, pytest.param((), marks=[pytest.mark.spark, pytest.mark.long])], ids=["here", "Spark"]
+    "options", [QUICKLY, pytest.param((), marks=[pytest.mark.spark, pytest.mark.long])], ids=["here", "Spark"]
 )
 def test_a_plain_user_gets_a_whole_run_from_a_read_only_checkout(open_path: Path, options: tuple[str, ...]) -> None:
     refused = as_plain_user("0666", ["touch", str(ROOT / "file")])

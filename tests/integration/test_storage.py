@@ -131,6 +131,7 @@ with opened("local[*]") as executor:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.long
 def test_spark_on_this_machine_reads_a_store_and_has_the_rows_of_one_process(stored: StorePath, local: Path) -> None:
     """Its workers begin with our kernels imported and no copy of them."""
     before = {str(path) for path in stored.walk()}

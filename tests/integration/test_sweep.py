@@ -131,7 +131,8 @@ def test_killed_at_random_moments_it_shows_the_same(study, uninterrupted, kills)
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("resumed", [("--master", "here"), pytest.param((), marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("resumed", [("--master", "here"), ()])
 def test_spark_gives_the_same_and_a_kill_of_it_leaves_no_process(study, uninterrupted, tmp_path, resumed):
     """Spark makes half of the runs; the others, too, or this process: the results go together.
 

@@ -1,4 +1,7 @@
-"""Sweeps on Spark whose tasks die: what was computed is kept, what was lost is tried again, what stays lost is said."""
+"""Sweeps on Spark whose tasks die: what was computed is kept, what was lost is tried again, what stays lost is said.
+
+They are used in a folder with planted modules, none of which is imported.
+"""
 
 import os
 import subprocess
@@ -10,6 +13,7 @@ import pytest
 
 from harness.studies.loader import load_study
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
+from tests.planted import plant_modules
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -78,15 +82,17 @@ sweep.main()
     ],
 )
 def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, attempts: int, tmp_path: Path) -> None:
-    source, out = tmp_path / "small.toml", tmp_path / "out"
+    source, out, stranger = tmp_path / "small.toml", tmp_path / "out", tmp_path / "stranger"
+    stranger.mkdir()
+    imported_there = plant_modules(stranger)
     source.write_text(STUDY)
     study = load_study(source, [], seeds=None, quick=False)
     write_spec(out, SweepSpec(study, str(source), study_code(study), (), {}))
     (out / "notes").mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     environment |= {"SPARK_LOCAL_DIRS": str(tmp_path / "scratch"), "SPARK_LOCAL_IP": "127.0.0.1"}
-    argv = [sys.executable, "-c", SWEEP, str(out), f"--master={master}"]
-    done = subprocess.run(argv, cwd=tmp_path, env=environment, check=False, timeout=600, capture_output=True, text=True)
+    argv = [sys.executable, "-P", "-c", SWEEP, str(out), f"--master={master}"]
+    done = subprocess.run(argv, cwd=stranger, env=environment, check=False, timeout=600, capture_output=True, text=True)
 
     assert done.returncode == 1, done.stderr[-3000:]
     last = done.stderr.strip().splitlines()[-1]
@@ -104,3 +110,4 @@ def test_a_task_that_dies_takes_no_other_run_with_it(master: str, cores: int, at
     results = [msgspec.json.decode(path.read_bytes()) for path in (out / "runs").glob("*.json")]
     assert {result["code"] for result in results} == {study_code(study)}
     assert not (out / "index.html").exists()
+    assert not imported_there.exists(), imported_there.read_text()

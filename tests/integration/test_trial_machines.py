@@ -12,7 +12,7 @@ import pytest
 from harness.deployment.fleet import Deployment, make_token
 from harness.experiment.inventory import Inventory, inventory_text, load_inventory
 from metrics.rundir import FAILED, JUDGED, NOT_JUDGED, PASSED, RunDir, Scope
-from tests.e2e.run_experiment import IN_PROCESS, speaks_of_load, trellis
+from tests.e2e.run_experiment import QUICKLY, speaks_of_load, trellis
 from tests.integration.trial_machines import ROOT, printed_inventory
 
 pytestmark = pytest.mark.root
@@ -70,7 +70,7 @@ def test_a_run_over_two_machines_is_judged_from_captures_and_round_trips(own_clo
     with printed_inventory(tmp_path, "--hosts", "3", "--inventory", str(tmp_path / "inventory.toml")) as (inventory, _):
         machines = tuple(msgspec.structs.replace(each, own_clock=own_clock) for each in inventory.machines)
         (tmp_path / "inventory.toml").write_text(inventory_text(Inventory(machines)))
-        command = trellis("run", experiment, *IN_PROCESS, "--out", run_dir)
+        command = trellis("run", experiment, *QUICKLY, "--out", run_dir)
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         with Deployment(inventory.machines, make_token(), tmp_path / "logs") as deployment:
             deployment.connect()
