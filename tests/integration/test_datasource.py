@@ -99,7 +99,8 @@ def read_with(master: str, captures: tuple[Path, Path], tmp_path: Path) -> dict[
     return found
 
 
-@pytest.mark.parametrize("master", ["local[2]", pytest.param("local-cluster[2,1,1024]", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
 def test_rows_equal_the_kernels(
     master: str, captures: tuple[Path, Path], expected: dict[str, list[object]], tmp_path: Path
 ) -> None:

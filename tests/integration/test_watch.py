@@ -72,7 +72,7 @@ def test_its_outcome_is_printed_as_that_of_run(analysed: Path) -> None:
     assert (status, err) == (3, "")
     assert out.startswith("the run is over; suspect; ")
     assert "verdict: suspect" in out
-    assert out.splitlines()[-1].startswith("report: ")
+    assert out.splitlines()[-1] == f"no report: trellis report {analysed} writes it"
 
 
 def test_a_run_without_a_summary_is_shown_without_a_verdict(recorded: Path) -> None:

@@ -181,6 +181,7 @@ def test_only_the_measures_that_are_asked_for_are_drawn(monkeypatch) -> None:
     assert sample_run(run, ["diameter"])["diameter"].values == (3.0,)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("in_memory")
 def test_twenty_pairs_of_equal_runs_differ_by_no_more_than_noise() -> None:
     pairs = [np.random.default_rng(seed) for seed in range(PAIRS)]

@@ -167,9 +167,7 @@ NUMBERS = sorted(set(_numbers(msgspec.inspect.type_info(Experiment))))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "number", long_unless({"5e-324", "-1e308"}, ["5e-324", "1e308", "-1e308", "9223372036854775807"])
-)
+@pytest.mark.parametrize("number", long_unless({"-1e308"}, ["5e-324", "1e308", "-1e308", "9223372036854775807"]))
 def test_every_number_may_be_absurd(number: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With each key alone: the check ends at once, without a warning, and refuses or accepts in one line."""
     file = tmp_path / "x.toml"

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.checks import check_run
 from metrics.recorded.offsets import DEVIATIONS, OFFSET_MS, Offsets, measure_offsets
 from metrics.rundir import NOT_APPLICABLE, NOT_JUDGED, PASSED, SUSPECT
+from tests.examples import examples
 from tests.sound_evidence import SOUND, change, failures
 
 ASKED_MS = 80.0
@@ -66,6 +67,7 @@ def test_of_attempts_the_last_counts_and_what_was_not_answered_does_not() -> Non
     assert (found.pairs, found.beyond) == (len(USUAL) - 1, 0)
 
 
+@settings(max_examples=examples(30))
 @given(spread_ms=st.floats(0.1, 5), factor=st.floats(1.2, 3))
 def test_where_errors_differ_much_the_limit_is_larger(spread_ms: float, factor: float) -> None:
     """Half of the pairs differ from the median by more than the spread, half by less."""

@@ -11,6 +11,7 @@ from metrics.pcap.files import Capture
 from metrics.pcap.tables import Reading, read_tables
 from peer import wire
 from peer.core.frames import Bye, Data, Frame, Hello, Subscriptions
+from tests.examples import long_unless
 from tests.synthetic_capture import ACK, INBOUND, OUTBOUND, Packet, pcapng
 from tests.synthetic_capture import Path as NetworkPath
 from tests.unit.test_pcap_frames import START_NS, exchange, expected, handshake
@@ -46,7 +47,7 @@ def message(payload_bytes: int) -> Data:
     return Data(7, (1,), 1, 1, bytes(payload_bytes))
 
 
-@pytest.mark.parametrize("seed", [seed for seed in range(30) if seed % 4 != 3])
+@pytest.mark.parametrize("seed", long_unless({1, 5, 14}, [seed for seed in range(30) if seed % 4 != 3]))
 def test_frames_have_their_bytes_and_the_times_of_the_reference_receiver(tmp_path: Path, seed: int) -> None:
     path = NetworkPath(loss=0.15, overlap=0.2, reorder=0.3, abandon=0.1 if seed % 2 else 0.0)
     packets, frames, isns = exchange(seed, path)

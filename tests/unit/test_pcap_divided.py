@@ -128,7 +128,9 @@ def parts_of(packets: Packets, parts: int) -> np.ndarray:
     return np.where(conns.is_null(), packets.host % parts, of_connections(conns, parts))
 
 
-@pytest.mark.parametrize(("window_bytes", "parts"), [(100, 7), (1000, 3), (1 << 20, 1), (1 << 20, 7)])
+@pytest.mark.parametrize(
+    ("window_bytes", "parts"), [pytest.param(100, 7, marks=pytest.mark.long), (1000, 3), (1 << 20, 1), (1 << 20, 7)]
+)
 def test_a_divided_capture_has_the_packets_of_each_part(tmp_path: Path, parts: int, window_bytes: int) -> None:
     for name, content in contents().items():
         path, folder = tmp_path / name, tmp_path / f"divided-{name}"

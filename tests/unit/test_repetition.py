@@ -75,7 +75,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
         return 0
 
     @contextmanager
-    def prepared(run_dir: Path, *_: object) -> Iterator[Prepared]:
+    def prepared(run_dir: Path, *_: object, page: bool) -> Iterator[Prepared]:
         yield Prepared(lambda: summary(*outcomes.pop(0), attempt=RunDir(run_dir).attempt))
 
     monkeypatch.setattr(command, "perform_stage", stage)
