@@ -1,7 +1,8 @@
 """The documents are wrapped at 120 columns (docs/style.md). Links lead somewhere; files that are named exist."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 
@@ -70,29 +71,52 @@ FOLDERS = ("peer", "topologies", "harness", "metrics")
 """The packages of which design.md has a tree."""
 
 
-def missing_in_trees(text: str) -> Iterator[str]:
-    """Yield the files and folders that a tree names and that are not where it has them.
+LEFT_OUT = (
+    *("*/__init__.py", "*/__main__.py", "harness/commands/*", "harness/planning/models/*", "harness/scaffold/*"),
+    *(f"peer/protocols/*/{name}.py" for name in ("frames", "parameters", "observed_links")),
+)
+"""The modules that the trees need not name. Each ``*`` is any text, with any number of folders."""
+
+
+def tree_lines(text: str) -> Iterator[tuple[dict[str, list[Path]], str, list[Path]]]:
+    """Yield, for each line of the trees, its names with the places where they are, its words, and their folders.
 
     A tree is a block of code whose lines have names, joined by ", ", then two spaces or more and words. What is
-    indented more than the line of a folder is in that folder.
+    indented more than the line of a folder is in that folder, and the words of a folder's line are about it.
     """
     for block in re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         folders = [(-1, [ROOT])]
-        for indent, names in re.findall(r"^( {0,12})(\S+(?:, \S+)*)(?: {2,}.*)?$", block, re.MULTILINE):
+        for indent, names, words in re.findall(r"^( {0,12})(\S+(?:, \S+)*)(?: {2,}(.*))?$", block, re.MULTILINE):
             while folders[-1][0] >= len(indent):
                 folders.pop()
-            found = [
-                [folder / name for folder in folders[-1][1] if (folder / name).exists()] for name in names.split(", ")
-            ]
-            yield from (name for name, places in zip(names.split(", "), found, strict=True) if not places)
+            parents = folders[-1][1]
+            found = {name: [it / name for it in parents if (it / name).exists()] for name in names.split(", ")}
             if names.endswith("/"):
-                folders.append((len(indent), [place for places in found for place in places]))
+                folders.append((len(indent), [place for places in found.values() for place in places]))
+            yield found, words, folders[-1][1]
+
+
+def missing_in_trees(text: str) -> Iterator[str]:
+    """Yield the files and folders that a tree names and that are not where it has them."""
+    for found, _, _ in tree_lines(text):
+        yield from (name for name, places in found.items() if not places)
+
+
+def unnamed_in_trees(text: str, modules: Iterable[Path]) -> Iterator[str]:
+    """Yield the modules that no tree names: no line begins with them, and no words about their folder have them."""
+    named: set[Path] = set()
+    for found, words, folders in tree_lines(text):
+        named.update(place for places in found.values() for place in places)
+        named.update(folder / name for folder in folders for name in re.findall(r"\w+\.py\b", words))
+    for module in modules:
+        name = str(module.relative_to(ROOT))
+        if module not in named and not any(fnmatchcase(name, pattern) for pattern in LEFT_OUT):
+            yield name
 
 
 def trees_of_design() -> str:
     """Return the part of design.md that has the trees."""
-    text = (ROOT / "docs" / "design.md").read_text("utf-8")
-    return text.split("\n## 2. ")[1].split("\n### Allowed imports\n")[0]
+    return (ROOT / "docs" / "design.md").read_text("utf-8").split("\n## 9. The files\n")[1]
 
 
 def test_documents_are_wrapped() -> None:
@@ -121,10 +145,23 @@ def test_every_package_is_in_a_tree() -> None:
     assert folders - set(re.findall(r"[\w-]+/", trees_of_design())) == set()
 
 
+def test_every_module_is_in_a_tree() -> None:
+    modules = sorted(path for room in FOLDERS for path in (ROOT / room).rglob("*.py"))
+    assert list(unnamed_in_trees(trees_of_design(), modules)) == []
+
+
 def test_missing_files_of_trees_are_found() -> None:
     lines = "peer/", "  wire.py, gone.py   frames", "  core/, runtime/   both", "    node.py, wire.py", "  trace.py"
     tree = "\n".join(("```", *lines, "```", ""))
     assert list(missing_in_trees(tree)) == ["gone.py", "wire.py"]
+
+
+def test_modules_that_no_tree_names_are_found() -> None:
+    tree = "\n".join(("```", "peer/", "  core/  node.py: it", "    parts.py  links.py", "  trace.py", "```", ""))
+    names = "peer/core/node.py", "peer/core/parts.py", "peer/core/links.py", "peer/trace.py", "peer/core/trace.py"
+    left_out = "peer/core/__init__.py", "peer/protocols/stan/frames.py", "peer/core/frames.py"
+    found = unnamed_in_trees(tree, [ROOT / name for name in names + left_out])
+    assert list(found) == ["peer/core/trace.py", "peer/core/frames.py"]
 
 
 def test_missing_files_are_found() -> None:
