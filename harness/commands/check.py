@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from harness.errors import ExperimentError
+from harness.testbeds.registry import TESTBEDS
 
 
 def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
@@ -13,8 +14,19 @@ def add_experiment_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the file")
 
 
+def add_testbed_argument(parser: argparse.ArgumentParser) -> None:
+    """Declare the argument that overrides the testbed of an experiment."""
+    parser.add_argument("--testbed", choices=tuple(TESTBEDS), help="override the file's testbed")
+
+
+def overrides_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the overrides of ``--set`` and ``--testbed``."""
+    return [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment_arguments(parser)
+    add_testbed_argument(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -31,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError(
             "--seed", f"{arguments.file} is a study with its own seeds; try: --set seeds=[{arguments.seed}]"
         )
+    if studied and arguments.testbed:
+        raise ExperimentError("--testbed", f"{arguments.file} is a study, whose runs are simulated")
     found = _study(arguments) if studied else _experiment(arguments)
     description, remarks = found
     print(f"{arguments.file}: valid: {description}")
@@ -43,8 +57,9 @@ def _experiment(arguments: argparse.Namespace) -> tuple[str, list[str]]:
     from harness.experiment.loader import load_experiment
     from harness.planning import make_plan, remarks_on
 
-    experiment = load_experiment(arguments.file, arguments.set, arguments.seed)
-    planned = make_plan(experiment, arguments.file, arguments.set)
+    overrides = overrides_of(arguments)
+    experiment = load_experiment(arguments.file, overrides, arguments.seed)
+    planned = make_plan(experiment, arguments.file, overrides)
     kind = planned.plan.experiment.underlay.kind
     description = f"{planned.plan.name}, {planned.underlay.size} hosts on {kind}, {len(planned.schedule)} messages"
     return description, list(remarks_on(planned))

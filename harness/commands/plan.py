@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.commands.check import add_experiment_arguments
+from harness.commands.check import add_experiment_arguments, add_testbed_argument, overrides_of
 
 if TYPE_CHECKING:
     from harness.planning.plan import PlannedRun
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment_arguments(parser)
+    add_testbed_argument(parser)
     parser.add_argument("--json", action="store_true", help="print plan.json")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the plan's files into this directory")
 
@@ -30,8 +31,9 @@ def run(arguments: argparse.Namespace) -> int:
     from harness.experiment.loader import load_experiment
     from harness.planning import encode_plan, make_plan, write_plan
 
-    experiment = load_experiment(arguments.file, arguments.set, arguments.seed)
-    planned = make_plan(experiment, arguments.file, arguments.set)
+    overrides = overrides_of(arguments)
+    experiment = load_experiment(arguments.file, overrides, arguments.seed)
+    planned = make_plan(experiment, arguments.file, overrides)
     if arguments.out is not None:
         write_plan(planned, arguments.out)
     if arguments.json:

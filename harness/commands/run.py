@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from harness.commands.check import add_experiment_arguments
+from harness.commands.check import add_experiment_arguments, add_testbed_argument, overrides_of
 from harness.doctor.collisions import current_collisions
 from harness.errors import ExperimentError, UsageError
 from harness.experiment.inventory import Machine, load_inventory, save_inventory
@@ -40,7 +40,7 @@ RUNS = Path("runs")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment_arguments(parser)
-    parser.add_argument("--testbed", choices=tuple(TESTBEDS), help="override the file's testbed")
+    add_testbed_argument(parser)
     parser.add_argument(
         "--on",
         metavar="INVENTORY[:MACHINE]",
@@ -88,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ExperimentError("import names", "; ".join(collisions))
     options = executor_options(arguments)
     remark_on_java(arguments.master)
-    overrides = [*arguments.set, *([f"testbed={arguments.testbed}"] if arguments.testbed else [])]
+    overrides = overrides_of(arguments)
     asked = load_experiment(arguments.file, overrides, arguments.seed)
     if arguments.live:
         require_processes("--live", asked.testbed)

@@ -40,6 +40,7 @@ class Copies(Generic[Key, Value]):
             self.forget(next(iter(self._values)))
 
     def get(self, key: Key) -> Value | None:
+        """Return the value of a key; None if it is not kept. A value that is read does not stay longer."""
         return self._values.get(key)
 
     def forget(self, key: Key) -> None:
@@ -56,6 +57,7 @@ class Copies(Generic[Key, Value]):
         return reversed(self._values.items())
 
     def values(self) -> ValuesView[Value]:
+        """Return the values, the first ones first."""
         return self._values.values()
 
     def __iter__(self) -> Iterator[Key]:

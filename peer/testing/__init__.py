@@ -19,11 +19,13 @@
     pump.run(SECOND_NS)
     assert {node for _, node, _ in pump.delivered} == set(range(20))
 
-docs/testing-protocols.md explains which of the two a test needs.
+docs/testing-protocols.md explains which of the two a test needs, and what else is here.
 """
 
+from peer.testing.hash_seeds import outputs_under_hash_seeds
 from peer.testing.pump import Faults, Pump
 from peer.testing.reading import connects, deliveries, disconnects, part_of, sends, timers, traces
+from peer.testing.remembered import numbers_stored, stored
 from peer.testing.solo import Solo
 
 __all__ = [
@@ -33,8 +35,11 @@ __all__ = [
     "connects",
     "deliveries",
     "disconnects",
+    "numbers_stored",
+    "outputs_under_hash_seeds",
     "part_of",
     "sends",
+    "stored",
     "timers",
     "traces",
 ]

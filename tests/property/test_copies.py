@@ -11,8 +11,8 @@ from peer.core.dissemination.notify_pull import NotifyPull, NotifyPullParameters
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.core.parts import Part, State, Turn
 from peer.protocols.gossipsub.cache import MessageCache
+from peer.testing import stored
 from tests.lone_plumtree import Lone
-from tests.remembered import stored
 
 ROOM, PAYLOAD = 10_000, b"x" * 900
 

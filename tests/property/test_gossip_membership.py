@@ -26,9 +26,8 @@ from peer.core.membership.newscast import NewscastNews, NewscastReply
 from peer.core.parts import State, Turn
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderHeartbeat
-from peer.testing import Faults, Pump, Solo, disconnects, sends
+from peer.testing import Faults, Pump, Solo, disconnects, outputs_under_hash_seeds, sends
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
 SIZE = 6

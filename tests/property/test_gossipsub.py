@@ -16,9 +16,8 @@ from peer.core.contract import (
     message_id,
 )
 from peer.protocols.registry import Composition, compose
-from peer.testing import Faults, Pump, Solo, connects, disconnects, part_of
+from peer.testing import Faults, Pump, Solo, connects, disconnects, outputs_under_hash_seeds, part_of
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
 TOPICS = 3

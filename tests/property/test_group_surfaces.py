@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from peer.protocols.implicit_groups.frames import GroupUpdate
 from peer.protocols.implicit_groups.placement import Partition
 from peer.protocols.implicit_groups.surface import volume
+from peer.testing import outputs_under_hash_seeds
 from tests.examples import examples
 from tests.group_network import Interests, Network, draw_interests
-from tests.hash_seeds import outputs_under_hash_seeds
 
 DIMENSIONS = st.integers(1, 4)
 SEEDS = st.integers(0, 2**32)

@@ -15,9 +15,8 @@ from peer.protocols.spidercast import frames as spider
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.protocols.stan.overlay import MOST_DIALS
-from peer.testing import Pump, Solo
+from peer.testing import Pump, Solo, numbers_stored
 from tests.examples import examples
-from tests.remembered import numbers_stored
 
 SECOND_NS = 1_000_000_000
 NODES, TOPICS, HOSTILE = 8, 4, 0

@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from peer.core.contract import Publish, Send, Subscribe, Unsubscribe, message_id
 from peer.core.frames import UNLIMITED_TTL, Data
 from peer.protocols.registry import Composition, compose
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, outputs_under_hash_seeds
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
 TOPICS = 3

@@ -44,11 +44,9 @@ from peer.protocols.plumtree.overlay import SHUFFLE
 from peer.protocols.plumtree.swarm import MOST_REQUESTS, Swarm
 from peer.protocols.plumtree.tree import Tree
 from peer.protocols.registry import compose
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, numbers_stored, outputs_under_hash_seeds
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 from tests.lone_plumtree import SECOND_NS, composition, overlay_of, trees_of
-from tests.remembered import numbers_stored
 
 TOPICS = 3
 FAST = {"shuffle_s": 1.0, "request_timeout_s": 1.0}

@@ -11,9 +11,8 @@ from peer.core.contract import Directory, Event, NodeId, PeerInfo, PeerList, Pub
 from peer.protocols.registry import Composition, compose
 from peer.protocols.scribe.forest import Forest, Tree
 from peer.protocols.scribe.pastry import Pastry, distance, make_key, node_key
-from peer.testing import Faults, Pump
+from peer.testing import Faults, Pump, outputs_under_hash_seeds
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
 TOPICS = 4

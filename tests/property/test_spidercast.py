@@ -23,9 +23,8 @@ from peer.core.contract import (
 from peer.core.frames import Frame
 from peer.protocols.registry import Composition, compose
 from peer.protocols.spidercast.frames import SpiderConnect, SpiderDisconnect, SpiderDisconnectOk, SpiderLeave
-from peer.testing import Faults, Pump, part_of
+from peer.testing import Faults, Pump, outputs_under_hash_seeds, part_of
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
 TOPICS = 5

@@ -26,9 +26,8 @@ from peer.protocols.registry import PROTOCOLS, Composition, compose
 from peer.protocols.stan.aligned_views import weigh
 from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRide
 from peer.protocols.stan.initial_views import draw_views, list_members
-from peer.testing import Faults, Pump, part_of
+from peer.testing import Faults, Pump, outputs_under_hash_seeds, part_of
 from tests.examples import examples, long_unless
-from tests.hash_seeds import outputs_under_hash_seeds
 
 SECOND_NS = 1_000_000_000
 TOPICS = 5

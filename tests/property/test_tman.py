@@ -35,10 +35,18 @@ from peer.protocols.tman.ring import MASK, RingOrder, distance, node_key, rank, 
 from peer.protocols.tman.selection import TOLERANCE, SmallWorld
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.protocols.vitis.utility import weights_of
-from peer.testing import Pump, Solo, connects, deliveries, disconnects, sends, traces
+from peer.testing import (
+    Pump,
+    Solo,
+    connects,
+    deliveries,
+    disconnects,
+    numbers_stored,
+    outputs_under_hash_seeds,
+    sends,
+    traces,
+)
 from tests.examples import examples, long_unless
-from tests.hash_seeds import outputs_under_hash_seeds
-from tests.remembered import numbers_stored
 
 SECOND_NS = 1_000_000_000
 AGE_LIMIT, GATEWAY_HOPS = 5, 5

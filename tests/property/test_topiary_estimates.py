@@ -10,7 +10,7 @@ from peer.core.contract import message_id
 from peer.core.frames import Data
 from peer.core.payload import make_payload, topic_sequence
 from peer.protocols.topiary.estimates import MISSED_ALLOWANCE, REMEMBERED, RateEstimate, SequenceEstimate
-from tests.remembered import stored
+from peer.testing import stored
 
 SECOND_NS = 1_000_000_000
 

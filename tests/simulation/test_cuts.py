@@ -12,8 +12,8 @@ from harness.simulator.hosts import TIMEOUT
 from harness.simulator.network import SimulatedNetwork
 from harness.simulator.simulation import Simulation
 from peer.core.contract import Message, Publish, message_id
+from peer.testing import outputs_under_hash_seeds
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 from tests.simulation.test_simulation import Record, links, simulate
 from topologies.network import Network
 from topologies.timeline import Change, Timeline

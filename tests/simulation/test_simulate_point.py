@@ -21,7 +21,7 @@ from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.learning import SCORES
 from metrics.measures.underlay import UNDERLAY
 from peer.core.frames import Data, kind_names
-from tests.hash_seeds import outputs_under_hash_seeds
+from peer.testing import outputs_under_hash_seeds
 from topologies.model import Underlay
 
 ROOT = Path(__file__).parents[2]

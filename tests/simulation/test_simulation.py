@@ -11,9 +11,9 @@ from harness.simulator.simulation import Simulation
 from peer.core.contract import Directory, Message, PeerInfo, Publish, message_id
 from peer.core.frames import Hello
 from peer.protocols.registry import PROTOCOLS, Composition, compose
+from peer.testing import outputs_under_hash_seeds
 from peer.trace import TraceEvent
 from tests.examples import examples
-from tests.hash_seeds import outputs_under_hash_seeds
 from topologies.network import Network, uniform_network
 
 MILLISECOND_NS = 1_000_000

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from peer.protocols.stan import aligned_views
 from peer.protocols.stan.aligned_views import AlignedViews, weigh
-from tests.remembered import stored
+from peer.testing import stored
 
 nodes = st.sets(st.integers(0, 30), max_size=12)
 

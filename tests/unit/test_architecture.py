@@ -105,6 +105,7 @@ def test_seeded_randomness_is_let_through() -> None:
 
 NAMES_PYTHON = {
     "harness/interpreter.py": "the one function that starts this Python",
+    "peer/testing/hash_seeds.py": "for tests; it looks for modules only where the test does",
     "metrics/session.py": "Spark takes a path and sets PYTHONSAFEPATH for its workers",
 }
 

@@ -236,6 +236,23 @@ def test_runs_of_the_same_second_get_directories_of_their_own(tmp_path: Path, mo
     assert all("seed7" in free.name for free in taken)
 
 
+@pytest.mark.parametrize("verb", ["check", "plan"])
+def test_an_experiment_is_validated_for_the_testbed_that_is_named(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "x.toml").write_text('name = "x"\ntestbed = "simulated"\nunderlay.hosts = 10\n')
+    assert cli.main([verb, str(tmp_path / "x.toml")]) == 0
+    capsys.readouterr()
+    assert cli.main([verb, str(tmp_path / "x.toml"), "--testbed", "remote"]) == 2
+    assert '$.inventory: missing: testbed = "remote" needs it' in capsys.readouterr().err
+
+
+def test_a_study_is_validated_for_no_other_testbed(capsys: pytest.CaptureFixture[str]) -> None:
+    study = CHECKOUT / "playbooks/studies/quickstart.toml"
+    assert cli.main(["check", str(study), "--testbed", "emulated"]) == 2
+    assert "is a study, whose runs are simulated" in capsys.readouterr().err
+
+
 def test_run_refuses_an_import_name_that_another_distribution_owns(monkeypatch: pytest.MonkeyPatch, capsys):
     from harness.commands import run
 

@@ -189,6 +189,20 @@ def test_shipped_packages_bring_the_plugin_with_the_same_hash(folder: Path) -> N
     assert "trellis_plugins/ocean.py" in zipfile.ZipFile(packed).namelist()
 
 
+def test_a_plugin_that_changes_is_shipped_as_it_was_loaded(folder: Path) -> None:
+    """What docs/failures.md says of code that changes during a run."""
+    changed = (
+        "import pathlib; from peer.plugins import loaded, shipped_files; [plugin] = loaded(); "
+        "pathlib.Path('ocean.py').write_text('broken('); [shipped] = shipped_files({'peer'}).values(); "
+        "assert shipped == pathlib.Path('kept').read_bytes(); print(plugin.origin.sha256)"
+    )
+    (folder / "kept").write_text(PLUGIN)
+    (folder / "show.py").write_text(SHOW)
+    before = json.loads(python("show.py", folder=folder, plugins=str(folder / "ocean.py")).stdout)
+    done = python("-c", changed, folder=folder, plugins=str(folder / "ocean.py"))
+    assert (done.stdout.strip(), done.stderr) == (before["sha256"], "")
+
+
 CODES = textwrap.dedent(
     """
     from harness.studies.code_hash import code_of_protocols

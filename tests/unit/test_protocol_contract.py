@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import fields
 
+from peer.core.contract import Publish, message_id
+from peer.core.copies import MOST_KEPT_BYTES, Copies
+from peer.core.frames import Data
 from peer.core.parts import Neighbour
 from peer.plugins import VARIABLE
-from peer.protocols.description import Description
+from peer.protocols.description import Composition, Description
+from peer.protocols.registry import background_kinds, compose, copies_may_wait
+from peer.testing import Solo, deliveries, traces
+from peer.wire import MAX_FRAME_BYTES
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocol-contract.md").read_text(encoding="utf-8")
@@ -24,6 +30,7 @@ CLASSES = {
     "Part": "peer/core/parts.py",
     "Turn": "peer/core/parts.py",
     "Spreading": "peer/core/dissemination/spread.py",
+    "Copies": "peer/core/copies.py",
     "OutgoingLinks": "peer/core/outgoing.py",
 }
 USED = {"Part": ("frames", "writes", "overhears", "borrows"), "Turn": ("now_ns",), "Spreading": ("seen",)}
@@ -104,6 +111,44 @@ def test_the_page_has_every_field_of_a_description() -> None:
     assert named == {field.name for field in fields(Description)}
 
 
+def test_seen_has_what_the_page_says() -> None:
+    own, relayed, first, second, third = message_id(0, 0), *(message_id(9, number) for number in range(4))
+    node = compose(0, 1, (7,), Composition({"name": "random"}, {"name": "flood", "ttl": 255, "seen_messages": 2}))
+    solo = Solo(node)
+    part = solo.part("dissemination")
+    solo.start({1: None})
+    solo.link_up(1)
+    solo.give(Publish((8,), own, b""))
+    assert own in part.seen, "the node does not subscribe to its topic"
+    assert deliveries(solo.receive(1, Data(relayed, (8,), 1, 255, b""))) == []
+    assert list(part.seen) == [own, relayed]
+    part.remember(own, (8, 9))
+    assert list(part.seen.items()) == [(own, (8, 9)), (relayed, (8,))]
+    assert len(deliveries(solo.receive(1, Data(first, (7,), 1, 255, b"")))) == 1
+    assert list(part.seen) == [relayed, first]
+    [refused] = traces(solo.receive(1, Data(own, (8,), 1, 255, b"")))
+    assert (refused.event, refused.reason) == ("reject", "own_message")
+    for identifier in (second, third, first):
+        assert len(deliveries(solo.receive(1, Data(identifier, (7,), 1, 255, b"")))) == 1, "new, or forgotten"
+
+
+def test_a_store_of_copies_is_what_the_page_says() -> None:
+    copies: Copies[int, str] = Copies(2)
+    copies.put(1, "a", 10)
+    copies.put(2, "b", 10)
+    assert copies.get(1) == "a"
+    copies.put(3, "c", 10)
+    assert (len(copies), 1 in copies, copies.get(1)) == (2, False, None), "it was read, and is the first one"
+    copies.put(2, "d", 10)
+    assert list(copies) == [2, 3]
+    assert list(reversed(copies)) == [(3, "c"), (2, "d")]
+    assert "64 MiB (`MOST_KEPT_BYTES`)" in PAGE and MOST_KEPT_BYTES == 64 << 20
+    assert MAX_FRAME_BYTES <= MOST_KEPT_BYTES, "a message of the largest size fits"
+    with pytest.raises(RuntimeError):
+        for key in copies:
+            copies.forget(key)
+
+
 # ---------------------------------------------------------------------------------------------------------- example
 
 
@@ -173,3 +218,20 @@ def test_the_plan_says_that_it_predicts_no_frames_of_a_plugin(folder: Path) -> N
     lines = python(folder, "-m", "harness.cli", "plan", "x.toml").splitlines()
     assert "frames       not predicted: there is no model of the dissemination poll" in lines
     assert any(line.startswith("links ") for line in lines)
+
+
+DECLARED = """
+import json
+from metrics.measures.registry import find_measure
+from metrics.measures.traffic import Traffic
+from peer.protocols.registry import background_kinds, copies_may_wait
+asked, subscriptions, data = 200, 3, 16
+traffic = Traffic({asked: 1000, subscriptions: 6, data: 500}, {}, 10.0, changes=3)
+value = find_measure("control_frames_per_change").formula(traffic)
+print(json.dumps([asked in background_kinds(), value, copies_may_wait({"name": "poll"})]))
+"""
+
+
+def test_what_the_example_declares_is_used_only_where_it_is_loaded(folder: Path) -> None:
+    assert json.loads(python(folder, "-c", DECLARED)) == [True, 2.0, True]
+    assert (200 in background_kinds(), copies_may_wait({"name": "poll"})) == (False, False)

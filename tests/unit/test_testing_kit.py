@@ -1,6 +1,7 @@
 """The test kit: what Solo and Pump promise to the tests that use them, and the examples of their page."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,17 @@ from peer.core.contract import (
 )
 from peer.core.frames import Data, Hello, Subscriptions
 from peer.protocols.registry import Composition, compose
-from peer.testing import Faults, Pump, Solo, connects, part_of, sends
+from peer.testing import (
+    Faults,
+    Pump,
+    Solo,
+    connects,
+    numbers_stored,
+    outputs_under_hash_seeds,
+    part_of,
+    sends,
+    stored,
+)
 
 PAGE = Path(__file__).parents[2] / "docs/testing-protocols.md"
 EXAMPLES = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
@@ -50,11 +61,42 @@ def test_each_example_of_the_page_runs(code: str):
 
 
 def test_the_page_has_examples_and_names_all_that_the_kit_offers():
-    assert len(EXAMPLES) == 3
+    assert len(EXAMPLES) == 4
     text = PAGE.read_text()
     methods = {name for driver in (Solo, Pump) for name in vars(driver) if not name.startswith("_")}
     offered = methods | set(peer.testing.__all__) - {"part_of"}
     assert not {name for name in offered if f"{name}(" not in text and f"`{name}`" not in text}
+
+
+def test_what_the_page_says_can_be_imported_is_there_and_is_all_of_the_kit():
+    offered = set()
+    for line in PAGE.read_text().split("## What a package outside the repository can import")[1].splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) == 5 and cells[3].startswith("`"):
+            module, names = cells[3].strip("`"), re.findall(r"`(\w+)[(\w, )]*`", cells[2])
+            assert names
+            assert [name for name in names if not hasattr(import_module(module), name)] == []
+            offered |= {(module, name) for name in names}
+    assert {name for module, name in offered if module == "peer.testing"} == set(peer.testing.__all__)
+
+
+def test_what_an_object_stores_is_found_in_slots_and_in_pairs():
+    class Shelf:
+        __slots__ = ("_deep",)
+
+        def __init__(self) -> None:
+            self._deep = [{(3, "x"): {4: "a value"}}, frozenset({5})]
+
+    assert numbers_stored(Shelf()) == {3, 4, 5}
+    assert "a value" in list(stored(Shelf()))
+
+
+def test_a_script_that_depends_on_the_hash_seed_has_two_outputs():
+    assert outputs_under_hash_seeds("print(hash(12))") == {"12\n"}
+    assert len(outputs_under_hash_seeds("print(hash('twelve'))")) == 2
+    with pytest.raises(AssertionError, match="the script failed"):
+        outputs_under_hash_seeds("raise ValueError")
+    assert outputs_under_hash_seeds("from peer.testing import Solo; print(Solo.__name__)") == {"Solo\n"}
 
 
 def test_timers_fire_in_the_order_of_their_instants_and_those_that_fire_may_set_others():

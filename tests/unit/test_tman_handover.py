@@ -18,8 +18,7 @@ from peer.protocols.tman.shared_sets import MOST_TOPICS as MOST_KEPT
 from peer.protocols.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
-from peer.testing import Pump, Solo, disconnects, sends, traces
-from tests.remembered import stored
+from peer.testing import Pump, Solo, disconnects, sends, stored, traces
 
 SECOND_NS = 1_000_000_000
 TOPIC = 4

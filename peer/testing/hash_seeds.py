@@ -1,11 +1,10 @@
-"""Runs a script under two PYTHONHASHSEEDs: what follows from a seed alone comes out the same under both."""
+"""Runs a script under two values of ``PYTHONHASHSEED``, which must not change what follows from a seed alone."""
 
 import json
 import os
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 SEEDS = ("0", "4711")
 
@@ -21,17 +20,23 @@ for line in sys.stdin:
 
 
 def outputs_under_hash_seeds(script: str) -> set[str]:
-    """What the script prints, under each of two hash seeds."""
+    """Return what a script prints under each of two hash seeds: one text if they make no difference.
+
+    Args:
+        script: Python code. It can import what the calling process can import.
+
+    Raises:
+        AssertionError: the script raised an exception, which is on the standard error output.
+    """
     return {_output(_start(seed), script) for seed in SEEDS}
 
 
 @cache
 def _start(seed: str) -> "subprocess.Popen[str]":
-    """A Python that runs one script after the other, so that what they import is imported once. It ends with us."""
+    """Start a Python that runs one script after the other, so that they import their modules once. It ends with us."""
     return subprocess.Popen(
-        [sys.executable, "-c", _SERVE],
-        cwd=Path(__file__).parents[1],
-        env=os.environ | {"PYTHONHASHSEED": seed},
+        [sys.executable, "-P", "-c", _SERVE],
+        env=os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""What an object remembers, whatever its attributes are called: for tests that bound what a node stores."""
+"""What an object stores, whatever its attributes are called: for tests that bound what a node stores."""
 
 import gc
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ NOT_STORED = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
 
 def stored(thing: object) -> Iterator[object]:
-    """Every object that is reachable from this one, itself included, but for classes and functions."""
+    """Yield every object that is reachable from this one, itself included, but for classes and functions."""
     seen: set[int] = set()
     waiting = [thing]
     while waiting:
@@ -21,7 +21,7 @@ def stored(thing: object) -> Iterator[object]:
 
 
 def numbers_stored(thing: object) -> set[int]:
-    """The numbers by which anything is stored: members of sets and keys of dictionaries, and of pairs among these."""
+    """Return the numbers by which anything is stored: members of sets, keys of dictionaries, and pairs of these."""
     found: set[int] = set()
     for one in stored(thing):
         if isinstance(one, dict | set | frozenset):
