@@ -19,7 +19,7 @@ from topologies.kinds import carried_by
 PEER_MIB = 7.0
 """Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
 
-SHARED_PEER_MIB = 1.5
+SHARED_PEER_MIB = 0.5
 """Memory of each further peer of a process that has several."""
 
 SUPPORT_MIB = 400.0
@@ -95,7 +95,7 @@ def estimate_needs(experiment: Experiment, hosts: int) -> Needs:
 
 
 def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
-    """Return the needs of a run with a process per peer, and the processes that peers start."""
+    """Return the needs of a run with processes of peers, and of those that peers start."""
     own = experiment.peer.processes
     programs_mib = (len(own) if own else hosts) * experiment.peer.memory_mib
     per_host = HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES

@@ -103,7 +103,7 @@ def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
 class Supervisor:
     """The peers of one machine, from their forks to their ends.
 
-    ``start_children`` forks every peer before there is a loop or a thread. ``serve`` then reacts to four kinds of
+    ``start_children`` forks every process before there is a loop or a thread. ``serve`` then reacts to four kinds of
     events: a child is ready or has ended (its control pipe, its pidfd), a call arrives on the agent's socket, standard
     input ends (the lifeline: the program that started the agent has ended), or the lease runs out (the run should have
     ended long ago). It ends when all children have ended, or as soon as the lifeline, the lease or a signal ends the
