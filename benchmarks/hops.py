@@ -1,6 +1,6 @@
 """What a hop costs a peer that has little to do, beside many others: processor time, and wake-ups.
 
-    trellis bench hops [--against CHECKOUT] [--rounds N] [--peers N] [--rate R] [--scrape-s S]
+    trellis bench hops [--against CHECKOUT] [--per-process N] [--rounds N] [--peers N] [--rate R] [--scrape-s S]
 
 ``peer`` measures one busy relay, whose code and data stay in the processor's caches. In a run of hundreds of peers each
 gets a frame every few milliseconds, and other peers run in between. Here an agent starts ``--peers`` relays, which do
@@ -14,7 +14,9 @@ scraper of their metrics every ``--scrape-s`` seconds. The same relays are first
 ``idle_us_per_peer_s`` is what a relay takes per second then, and ``added_us_per_hop`` is ``us_per_hop`` without it.
 ``wake_ups_per_hop`` are voluntary context switches, ``pss_mib`` is the memory of a relay after the messages. With
 ``--against``, as many relays of another checkout are there at the same time, and get the same messages in between, so
-that both meet the same load of the machine. ``*_ratio`` is this checkout's figure by that of the other, of each round.
+that both meet the same load of the machine. With ``--per-process``, N of this checkout's relays share a process, and
+they are compared with relays that have a process each (of the other checkout, if one is given). ``*_ratio`` is this
+checkout's figure by that of the other, of each round.
 Everything happens inside one sandbox. What counts is the relays' own processor time.
 """
 
@@ -33,7 +35,9 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -73,6 +77,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rate", type=float, default=RATE_PER_S, metavar="R", help="messages per second and relay")
     parser.add_argument("--scrape-s", type=float, default=SCRAPE_S, metavar="S", help="0 = no scrapes")
     parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another checkout, beside this one")
+    text = "relays that share a process, compared with a process each"
+    parser.add_argument("--per-process", type=int, default=1, choices=range(1, MOST_PEERS), metavar="N", help=text)
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="how often both are measured")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
@@ -80,12 +86,20 @@ def main(argv: list[str] | None = None) -> int:
         inside = [sys.executable, "-P", __file__, "--inside", *(sys.argv[1:] if argv is None else argv)]
         return sandbox.run(inside, keep=[given.against.absolute()] if given.against else [])
     load = Load(given.peers, given.rate, given.scrape_s)
-    if given.against is None:
-        result: dict[str, object] = {**measure([CHECKOUT], load)[0]}
+    other, this = Group((given.against or CHECKOUT).absolute(), 1), Group(CHECKOUT, given.per_process)
+    if other == this:
+        result: dict[str, object] = {**measure([this], load)[0]}
     else:
-        result = compare(given.against.absolute(), load, given.rounds)
+        result = compare(other, this, load, given.rounds)
     print(json.dumps(result) if given.json else "\n".join(f"{name:>28}  {value}" for name, value in result.items()))
     return 0
+
+
+class Group(NamedTuple):
+    """Relays: the checkout that has their code, and how many share a process."""
+
+    checkout: Path
+    per_process: int
 
 
 @dataclass(frozen=True)
@@ -97,21 +111,21 @@ class Load:
     scrape_s: float
 
 
-def compare(other: Path, load: Load, rounds: int) -> dict[str, object]:
-    """Measure another checkout and this one at the same time; each second round begins with this one.
+def compare(other: Group, this: Group, load: Load, rounds: int) -> dict[str, object]:
+    """Measure two groups at the same time; each second round begins with the second one.
 
     Returns:
-        For each figure of ``measure`` its values for the other checkout, those for this one, and their ratios in
-        rounds with the median.
+        For each figure of ``measure`` its values for the first group, those for the second, and their ratios in rounds
+        with the median.
     """
-    found: dict[Path, list[dict[str, float]]] = {other: [], CHECKOUT: []}
+    found: dict[Group, list[dict[str, float]]] = {other: [], this: []}
     for number in range(rounds):
-        order = [other, CHECKOUT][:: -1 if number % 2 else 1]
-        for checkout, figures in zip(order, measure(order, load), strict=True):
-            found[checkout].append(figures)
+        order = [other, this][:: -1 if number % 2 else 1]
+        for group, figures in zip(order, measure(order, load), strict=True):
+            found[group].append(figures)
     result: dict[str, object] = {}
-    for name in found[CHECKOUT][0]:
-        before, after = ([each[name] for each in found[checkout]] for checkout in (other, CHECKOUT))
+    for name in found[this][0]:
+        before, after = ([each[name] for each in found[group]] for group in (other, this))
         result[name] = f"{[round(value, 2) for value in before]} -> {[round(value, 2) for value in after]}"
         if all(before):
             ratios = [new / old for old, new in zip(before, after, strict=True)]
@@ -119,17 +133,17 @@ def compare(other: Path, load: Load, rounds: int) -> dict[str, object]:
     return result
 
 
-def measure(checkouts: Sequence[Path], load: Load) -> list[dict[str, float]]:
-    """Run relays with the code of each checkout at the same time.
+def measure(relays: Sequence[Group], load: Load) -> list[dict[str, float]]:
+    """Run several groups of relays at the same time.
 
     Returns:
         The figures of each: microseconds of processor time, wake-ups (voluntary context switches), MiB.
     """
     with ExitStack() as stack:
-        groups = [stack.enter_context(_running(checkout, place, load)) for place, checkout in enumerate(checkouts)]
+        groups = [stack.enter_context(_running(group, place, load)) for place, group in enumerate(relays)]
         time.sleep(2 * START_S)  # they begin
-        ends = Ends(len(checkouts), load.relays)
-        with _scraping(len(checkouts), load):
+        ends = Ends(len(relays), load.relays)
+        with _scraping(len(relays), load):
             time.sleep(START_S + load.scrape_s)  # first scrapes cost more
             before = [spent(pids) for pids in groups]
             ends.wait(IDLE_S)
@@ -160,18 +174,18 @@ def _figures(idle: "Spent", busy: "Spent", hops: int, relays: int, pss_mib: floa
 
 
 @contextmanager
-def _running(checkout: Path, place: int, load: Load) -> Iterator[list[int]]:
+def _running(group: Group, place: int, load: Load) -> Iterator[list[int]]:
     """Start an agent and its relays, and yield the relays' processes. They begin soon.
 
     Args:
-        checkout: has their code.
-        place: the number of checkouts before, which have other ports.
+        group: what they are.
+        place: the number of groups before, which have other ports.
         load: the number of relays.
     """
     with tempfile.TemporaryDirectory(prefix="bench-hops-") as folder:
-        _write_documents(Path(folder), place, load)
-        with _agent(checkout, Path(folder)):
-            yield [each["pid"] for each in call(Path(folder), ["status"])["peers"].values()]
+        _write_documents(Path(folder), place, group.per_process, load)
+        with _agent(group.checkout, Path(folder)):
+            yield sorted({each["pid"] for each in call(Path(folder), ["status"])["peers"].values()})
 
 
 @contextmanager
@@ -189,10 +203,11 @@ def _agent(checkout: Path, work: Path) -> Iterator[None]:
         agent.wait(WAIT_S)
 
 
-def _write_documents(work: Path, place: int, load: Load) -> None:
+def _write_documents(work: Path, place: int, per_process: int, load: Load) -> None:
     """Write the documents of relays 0 .. n-1. The nodes after them are the ends, which are on no machine."""
     shift = place * MOST_PEERS
     addresses = tuple((HOST, PORT + shift + node) for node in range(load.relays + NEIGHBOURS))
+    starts = [*range(0, load.relays, per_process), load.relays]
     agent = AgentSpec(
         machine="bench",
         run=RUN,
@@ -203,6 +218,7 @@ def _write_documents(work: Path, place: int, load: Load) -> None:
         drain_ns=0,
         send_queue_bytes=1 << 20,
         lease_s=3600,
+        shared=tuple(tuple(range(*each)) for each in pairwise(starts)) if per_process > 1 else (),
     )
     flood = {"name": "flood", "ttl": UNLIMITED_TTL}
     nodes = tuple(NodeSpec(node, 1, (0,), {"name": "complete"}, flood, ()) for node in range(len(addresses)))

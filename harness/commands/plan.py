@@ -48,6 +48,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.planning import remarks_on
     from harness.planning.faults import describe_faults
     from harness.planning.links import describe_links
+    from harness.planning.processes import describe_processes
     from harness.testbeds.registry import find_lack, find_testbed
     from peer.core.schedule import Publish
 
@@ -59,6 +60,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield f"nodes        {len(plan.placement)}: {first.wan_ip} to {last.wan_ip}"
     if processes := plan.experiment.peer.processes:
         yield f"programs     {len(processes)} processes, which know nothing of Trellis; no messages are published"
+    yield from (f"peers        {line}" for line in describe_processes(planned))
     published = sum(1 for action in planned.schedule if isinstance(action, Publish))
     if not processes:
         yield f"messages     {published}"

@@ -8,6 +8,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from harness.deployment.identities import find_peer_id
 from harness.experiment.form import Experiment
@@ -86,11 +87,18 @@ def files_of(machine: str, nodes: Iterable[int], others: Iterable[str] = ()) -> 
 
 
 def build_agent_specs(
-    experiment: Experiment, sites: Iterable[Site], agent_metrics: Mapping[str, tuple[str, int]] | None = None
+    experiment: Experiment,
+    sites: Iterable[Site],
+    agent_metrics: Mapping[str, tuple[str, int]] | None = None,
+    shared: Sequence[tuple[int, ...]] = (),
 ) -> dict[str, AgentSpec]:
     """Return every machine's ``agent.json``, with a new number for the run.
 
-    ``sites``: one per node, 0 to n-1. ``agent_metrics``: machine -> the endpoint of its agent's metrics.
+    Args:
+        experiment: with every default resolved.
+        sites: one per node, 0 to n-1.
+        agent_metrics: machine -> the endpoint of its agent's metrics.
+        shared: the nodes of each process with several peers, all of one machine.
     """
     ordered = sorted(sites, key=attrgetter("node"))
     if [site.node for site in ordered] != list(range(len(ordered))):
@@ -98,10 +106,14 @@ def build_agent_specs(
     addresses, names = tuple(site.listen for site in ordered), tuple(site.name for site in ordered)
     run = 1 << 52 | secrets.randbits(52)  # exactly 53 bits, which JSON readers preserve
     by_machine = groupby(sorted(ordered, key=attrgetter("machine")), key=attrgetter("machine"))
-    return {
+    specs = {
         machine: _agent_spec(machine, run, list(here), addresses, names, experiment, (agent_metrics or {}).get(machine))
         for machine, here in by_machine
     }
+    of_machine: dict[str, list[tuple[int, ...]]] = {machine: [] for machine in specs}
+    for nodes in shared:
+        of_machine[ordered[nodes[0]].machine].append(nodes)
+    return {machine: replace(spec, shared=tuple(of_machine[machine])) for machine, spec in specs.items()}
 
 
 def _agent_spec(

@@ -58,7 +58,7 @@ DEMANDS: tuple[Demand, ...] = (
         "queue",
     ),
     Demand(("underlay.mtu_bytes",), "mtu", refused=True),
-    Demand(("peer.send_queue_bytes", "peer.metrics", "supervision"), "processes"),
+    Demand(("peer.send_queue_bytes", "peer.per_process", "peer.metrics", "supervision"), "processes"),
     Demand(("prometheus.enabled", "prometheus.scrape_interval_s"), "processes"),
     Demand(("capture.enabled", "capture.snaplen_bytes"), "capture"),
     Demand(("probes.packets_per_pair", "probes.during_per_s"), "probe"),

@@ -136,6 +136,8 @@ def _rules(experiment: Experiment) -> Iterator[tuple[bool, str, str]]:
         "expected the program's name, got ''",
     )
     yield from link_rules(experiment)
+    problem = "programs need a process each: expected 1"
+    yield peer.per_process > 1 and peer.command is not None, "$.peer.per_process", f"{problem}, got {peer.per_process}"
     yield (
         peer.expected_final_state == "running" and peer.command is None,
         "$.peer.expected_final_state",

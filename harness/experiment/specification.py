@@ -75,9 +75,11 @@ _PREDICTION = """\
 has left now. Frames per second are predicted but not limited: the verdict checks whether the machine kept up.
 
 - processes = hosts x `HOST_PROCESSES` + `SUPPORT_PROCESSES`, with hosts x `CRASHING_PROCESSES` more if nodes crash
-- memory = `SUPPORT_MIB` + hosts x `PEER_MIB` + hosts^2 x `PAIR_BYTES`
+- memory = `SUPPORT_MIB` + hosts x `PEER_MIB` + hosts^2 x `PAIR_BYTES`; with `peer.per_process` above 1, every further
+  peer of a process counts `SHARED_PEER_MIB` instead of `PEER_MIB`, unless nodes crash, pause or misbehave
 - each of `peer.processes`: one process more, and `peer.memory_mib` more memory
-- open files in the busiest process = hosts x `HOST_FILES` + `SUPPORT_FILES`
+- open files in the busiest process = hosts x `HOST_FILES` + `SUPPORT_FILES`, or hosts x `CONNECTIONS` x
+  `peer.per_process` + `SUPPORT_FILES` if that is more
 - a simulated run: one process; memory = `SIMULATOR_MIB` + hosts x `SIMULATED_NODE_MIB` + hosts^2 x
   (`SIMULATED_PAIR_BYTES` + `SIMULATED_EXTRA_BYTES` with jitter and again with loss); open files = hosts +
   `SUPPORT_FILES`, one trace per host; no wall time, which depends on the events

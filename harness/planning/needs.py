@@ -4,6 +4,7 @@ docs/experiment-spec.md lists the constants.
 """
 
 from collections.abc import Callable
+from math import ceil
 from pkgutil import resolve_name
 from typing import NamedTuple
 
@@ -17,6 +18,9 @@ from topologies.kinds import carried_by
 
 PEER_MIB = 7.0
 """Memory (PSS) of a forked Python peer with its sockets, trace buffer and metrics endpoint."""
+
+SHARED_PEER_MIB = 0.5
+"""Memory of each further peer of a process that has several."""
 
 SUPPORT_MIB = 400.0
 """Memory of the processes that a run has once: launcher, data plane, the agent and its parent, sshd, Prometheus."""
@@ -38,7 +42,8 @@ SIMULATED_EXTRA_BYTES = 16
 """Additional memory per directed pair with jitter, and again with loss: the number, and a copy while it is rounded."""
 
 HOST_PROCESSES = 2
-"""Processes per host: the peer, and the one that keeps the host's namespace."""
+"""Processes per host: the peer, and the one that keeps the host's namespace. A peer that shares a process has a thread
+of it, which counts like a process."""
 
 CRASHING_PROCESSES = 1
 """Additional processes per host if nodes crash: the parent of the node's processes."""
@@ -90,14 +95,14 @@ def estimate_needs(experiment: Experiment, hosts: int) -> Needs:
 
 
 def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
-    """Return the needs of a run with a process per peer, and the processes that peers start."""
+    """Return the needs of a run with processes of peers, and of those that peers start."""
     own = experiment.peer.processes
     programs_mib = (len(own) if own else hosts) * experiment.peer.memory_mib
     per_host = HOST_PROCESSES + _may_crash(experiment.churn) * CRASHING_PROCESSES
     capacity = Capacity(
         processes=hosts * per_host + len(own) + SUPPORT_PROCESSES,
-        memory_mib=round(SUPPORT_MIB + hosts * PEER_MIB + programs_mib + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=needed_files(hosts),
+        memory_mib=round(SUPPORT_MIB + _peers_mib(experiment, hosts) + programs_mib + hosts**2 * PAIR_BYTES / 2**20, 1),
+        open_files=needed_files(hosts, experiment.peer.per_process),
     )
     return Needs(capacity, _wall_s(experiment, hosts), experiment.time_dilation)
 
@@ -115,6 +120,14 @@ def estimate_simulation(experiment: Experiment, hosts: int) -> Needs:
 
 def _may_crash(churn: ChurnSpec) -> bool:
     return churn.crash_ratio > 0 or any(entry.action in ("crash", "vanish") for entry in churn.script)
+
+
+def _peers_mib(experiment: Experiment, hosts: int) -> float:
+    """Return the memory of the peers (MiB). Where some need processes of their own, it is as if all had one."""
+    paused = any(fault.pause is not None for fault in experiment.faults)
+    apart = _may_crash(experiment.churn) or paused or experiment.adversary.kind != "none"
+    processes = hosts if apart else ceil(hosts / experiment.peer.per_process)
+    return processes * PEER_MIB + (hosts - processes) * SHARED_PEER_MIB
 
 
 def _extras(underlay: UnderlaySpec) -> int:

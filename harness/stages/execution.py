@@ -20,6 +20,7 @@ from harness.errors import DeploymentError, TestbedError, TrellisError, last_lin
 from harness.machine.disk_reserve import Reserve
 from harness.planning import read_plan
 from harness.planning.plan import Plan
+from harness.planning.processes import share_processes
 from harness.progress import step
 from harness.stages import manifest
 from harness.stages.introductions import measure_introductions
@@ -74,6 +75,7 @@ class Execution:
         self.plan = planned.plan
         self.changes = planned.changes
         self.script = planned.script
+        self.shared = share_processes(planned)
         self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
         self.clock = Clock(self.plan.experiment.time_dilation)
@@ -96,7 +98,7 @@ class Execution:
 
     def deploy(self, deployment: Deployment) -> None:
         sites, metrics = self.testbed.sites(), self.testbed.metrics()
-        specs = build_agent_specs(self.plan.experiment, sites, metrics)
+        specs = build_agent_specs(self.plan.experiment, sites, metrics, self.shared)
         overlay, schedule = ((self.run_dir / name).read_bytes() for name in (OVERLAY_FILE, SCHEDULE_FILE))
         deployment.connect()
         deployment.check_versions()
@@ -281,6 +283,7 @@ class Execution:
             uncaptured=findings.uncaptured,
             resources=self.resources,
             time_dilation=self.clock.dilation,
+            per_process=self.plan.experiment.peer.per_process,
             deployment={name: text for name, text in msgspec.to_builtins(self.record).items() if text},
         )
         manifest.write(self.run_dir, result)

@@ -135,6 +135,7 @@ def sentence(run: Run) -> str:
     published = "" if messages is None else f", {messages:,} messages published in {run.duration_s:g} s"
     dilation = run.manifest.time_dilation
     machine = f" on {run.manifest.machine}" if run.manifest.machine else ""
+    shared = f", up to {run.manifest.per_process} peers per process" if run.manifest.per_process > 1 else ""
     slowly = "" if dilation == 1 else f", {dilation:g} times slower than reported"
     programs = name_implementations(experiment, versions=True)
     protocol = f"{experiment['protocol']} by {programs}" if programs else experiment["protocol"]
@@ -142,7 +143,7 @@ def sentence(run: Run) -> str:
     what = "programs that report no messages" if silent else f"protocol {protocol}{published}"
     return (
         f"{peers} peers {places} ({experiment['underlay']['kind']}), {what}, "
-        f"seed {run.plan.seed}, testbed {experiment['testbed']}{machine}{slowly}."
+        f"seed {run.plan.seed}, testbed {experiment['testbed']}{machine}{shared}{slowly}."
     )
 
 

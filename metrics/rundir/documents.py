@@ -240,6 +240,8 @@ class Manifest(Struct, frozen=True):
 
     ``uncaptured`` is why a testbed that can capture did not, although the experiment asks for it; empty = it captured.
 
+    ``per_process`` is the most peers that one process had, as the experiment allows.
+
     ``can`` are the abilities of the testbed; None in manifests of earlier versions, so ask ``has_ability``.
     """
 
@@ -262,6 +264,7 @@ class Manifest(Struct, frozen=True):
     can: tuple[Text, ...] | None = None
     uncaptured: Text = ""
     plugins: tuple[dict[str, Text], ...] = ()
+    per_process: Count = 1
 
     def __post_init__(self) -> None:
         self.timeline.require_bounded()

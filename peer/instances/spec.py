@@ -126,6 +126,7 @@ class AgentSpec(Struct, frozen=True):
         peer_ids: the libp2p peer ID of each node, indexed by node, for programs of gossipsub-interop.
         names: the name of each node's place in the underlay, indexed by node, for its hosts file.
         agent_metrics: the (address, port) at which the agent serves its own metrics.
+        shared: the nodes of each process that has the peers of several nodes. Every other peer has its own process.
     """
 
     machine: str
@@ -150,6 +151,20 @@ class AgentSpec(Struct, frozen=True):
     names: tuple[str, ...] = ()
     expected_final_state: str = "exited"
     agent_metrics: tuple[str, int] | None = None
+    shared: tuple[tuple[int, ...], ...] = ()
+
+    def divide(self) -> list[tuple[PeerPlace, ...]]:
+        """Return the peers of each process.
+
+        Raises:
+            ValueError: ``shared`` names a node twice, or one that is not on this machine.
+        """
+        places = {place.node: place for place in self.peers}
+        together = [node for nodes in self.shared for node in nodes]
+        if len(set(together)) < len(together) or not places.keys() >= set(together):
+            raise ValueError("agent.json: expected nodes of this machine in shared, each at most once")
+        alone = [(place,) for place in self.peers if place.node not in set(together)]
+        return [*(tuple(places[node] for node in nodes) for nodes in self.shared), *alone]
 
     @property
     def drives(self) -> bool:

@@ -1,8 +1,9 @@
 """The agent: starts the peers of one machine, holds them at the barrier, and reports how each ended.
 
 ``python -m peer.runtime.agent FOLDER`` reads ``agent.json``, ``overlay.json`` and ``schedule.jsonl`` in the folder
-once, and forks a process for every peer, so that the peers share the documents and modules in memory. It listens on
-``FOLDER/agent.sock``. ``python -m peer.runtime.agent FOLDER --call VERB [ARGUMENT]`` calls it:
+once, and forks a process for every peer, or for several (``AgentSpec.shared``), so that the peers share the documents
+and modules in memory. It listens on ``FOLDER/agent.sock``.
+``python -m peer.runtime.agent FOLDER --call VERB [ARGUMENT]`` calls it:
 
     status [pss]        show the state of each peer, and how many are in each state; ``pss``: also their memory
     start ZERO          lift the barrier: the workload's zero in real ns since the epoch, in this machine's time

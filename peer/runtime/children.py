@@ -1,4 +1,4 @@
-"""The processes that an agent starts: one per peer, in the network namespace of the peer's host.
+"""The processes that an agent starts, each with one peer or several, in the network namespace of the first one's host.
 
 Processes that a peer's program has started end with the peer's agent, even if they have another parent by then.
 """
@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -22,9 +22,11 @@ from peer.core.schedule import to_line
 from peer.files import log_file, spec_file, trace_file
 from peer.instances.spec import PeerPlace
 from peer.runtime.clock import Clock
+from peer.runtime.host_sockets import make_in_host
+from peer.runtime.limits import allow_open_files
 from peer.runtime.names import HOSTS_FILE, own_names, take_name
 from peer.runtime.namespaces import CAP_NET_ADMIN, die_with_parent, drop_privileges, enter_network
-from peer.runtime.peer_process import READY, Orders, run_peer
+from peer.runtime.peer_process import READY, Orders, run_peer, run_peers
 from peer.runtime.piped_program import ProgramError
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -49,21 +51,30 @@ class Exit(Struct, frozen=True):
 
 
 class Child:
-    """A started process; ``control`` is the agent's end of its control socket."""
+    """A started process.
 
-    def __init__(self, node: int, pid: int, control: socket.socket) -> None:
-        self.node = node
+    Args:
+        nodes: the nodes of its peers.
+        pid: its id.
+        control: the agent's end of its control socket.
+
+    Attributes:
+        exits: how each of its peers ended; empty while it runs.
+    """
+
+    def __init__(self, nodes: tuple[int, ...], pid: int, control: socket.socket) -> None:
+        self.nodes = nodes
         self.pid = pid
         self.pidfd = os.pidfd_open(pid)
         self.control = control
         self.ready = False
-        self.ended: Exit | None = None
+        self.exits: tuple[Exit, ...] = ()
 
     @property
     def state(self) -> str:
         """``created``, ``ready`` (at the barrier or past it), or how it ended."""
-        if self.ended is not None:
-            return self.ended.state
+        if self.exits:
+            return self.exits[0].state
         return "ready" if self.ready else "created"
 
     def processes(self) -> list[int]:
@@ -88,7 +99,7 @@ class Child:
 
         Stopped processes are continued, since they would not handle it otherwise.
         """
-        if self.ended is not None:
+        if self.exits:
             return
         for each in (number, signal.SIGCONT):
             try:
@@ -103,30 +114,37 @@ class Child:
         except OSError:
             return ""
 
-    def reap(self, expected: str, clock: Clock) -> Exit:
+    def reap(self, expected: str, clock: Clock) -> None:
+        """Wait for the process, which has ended or is about to, and note how."""
         _, status = os.waitpid(self.pid, 0)
         now_ns = clock.now_ns()
         detail = self._read_reason()
         os.close(self.pidfd)
         self.control.close()
-        name = f"peer-{self.node}"
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
-            self.ended = Exit(name, expected, "signalled", number, now_ns, signal.Signals(number).name)
+            self._note(expected, "signalled", number, now_ns, signal.Signals(number).name)
         else:
             exit_status = os.WEXITSTATUS(status)
             detail = "the disk is full" if exit_status == DISK_FULL_STATUS else detail
-            self.ended = Exit(name, expected, "exited", exit_status, now_ns, detail)
-        return self.ended
+            self._note(expected, "exited", exit_status, now_ns, detail)
+
+    def reap_running(self, clock: Clock) -> None:
+        """Do what ``reap`` does, but note that the process ran until its end, as it should."""
+        self.reap("running", clock)
+        self._note("running", "running", None, clock.now_ns(), "")
+
+    def _note(self, expected: str, state: str, status: int | None, at_ns: int, detail: str) -> None:
+        self.exits = tuple(Exit(f"peer-{node}", expected, state, status, at_ns, detail) for node in self.nodes)
 
 
-def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> Child:
-    """Fork the peer of a place. No thread or event loop may exist yet.
+def start_child(places: Sequence[PeerPlace], orders: Orders, earlier: Iterable[Child]) -> Child:
+    """Fork a process with the peers of some places. No thread or event loop may exist yet.
 
-    Its output goes to ``logs/<node>.log``.
+    Its output goes to ``logs/<node>.log`` of the first one's node.
 
     Args:
-        place: the place.
+        places: the places.
         orders: the documents that all peers of the machine share.
         earlier: the children so far. The new child closes their descriptors, which it inherits.
     """
@@ -138,19 +156,21 @@ def start_child(place: PeerPlace, orders: Orders, earlier: Iterable[Child]) -> C
         for child in earlier:
             child.control.close()
             os.close(child.pidfd)
-        _be_child(place, orders, theirs, parent)
+        _be_child(places, orders, theirs, parent)
     theirs.close()
     _lead_group(pid)
-    return Child(place.node, pid, ours)
+    return Child(tuple(place.node for place in places), pid, ours)
 
 
-def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: int) -> NoReturn:
+def _be_child(places: Sequence[PeerPlace], orders: Orders, control: socket.socket, parent: int) -> NoReturn:
     """Run the forked process from its start to its end."""
+    place, *others = places
     status = 1
     try:
         die_with_parent(parent)
         _lead_group(os.getpid())
         _redirect(orders.folder / log_file(place.node))
+        makers = [make_in_host(other.netns) if other.netns is not None else None for other in others]
         if place.netns is not None:
             enter_network(place.netns)
             if orders.agent.drives:
@@ -158,6 +178,9 @@ def _be_child(place: PeerPlace, orders: Orders, control: socket.socket, parent: 
         drop_privileges(kept=[CAP_NET_ADMIN] if orders.vanishes(place.node) else [])
         if orders.agent.executes:
             _execute(place, orders, control)
+        elif others:
+            allow_open_files(len(orders.agent.addresses), len(places))
+            run_peers([(place, None), *zip(others, makers, strict=True)], orders, control)
         else:
             run_peer(place, orders, control)
         status = 0

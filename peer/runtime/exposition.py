@@ -12,8 +12,13 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from peer.runtime.host_sockets import MakeSocket, listen_at
+
 MOST_REQUEST_BYTES: Final = 1 << 14
 """The longest request that the endpoint reads."""
+
+BACKLOG: Final = 100
+"""The most connections that wait to be accepted."""
 
 REQUEST_S: Final = 10.0
 """The time within which a request must arrive (s)."""
@@ -53,18 +58,24 @@ def expose(metrics: Iterable[Metric]) -> bytes:
     return generate_latest(_Collected(metrics))
 
 
-async def serve_metrics(address: str, port: int, collect: Callable[[], Iterable[Metric]]) -> asyncio.AbstractServer:
+async def serve_metrics(
+    address: str, port: int, collect: Callable[[], Iterable[Metric]], make_socket: MakeSocket | None = None
+) -> asyncio.AbstractServer:
     """Serve metrics at an address, in the running loop.
 
     Args:
         address: the IP address.
         port: the TCP port.
         collect: returns the present metrics.
+        make_socket: makes sockets of the host with this address; None = it is this process's host.
 
     Raises:
         OSError: the address cannot be listened at.
     """
-    return await asyncio.get_running_loop().create_server(lambda: _Scrape(collect), address, port)
+    loop = asyncio.get_running_loop()
+    if make_socket is None:
+        return await loop.create_server(lambda: _Scrape(collect), address, port)
+    return await loop.create_server(lambda: _Scrape(collect), sock=listen_at((address, port), BACKLOG, make_socket))
 
 
 class _Scrape(asyncio.Protocol):

@@ -19,10 +19,14 @@ from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.counts import Counts
 from peer.runtime.driver import Driver
+from peer.runtime.host_sockets import MakeSocket, listen_at, make_tcp_socket
 from peer.runtime.pool import ConnectionPool
 from peer.runtime.recording import Recorder
 from peer.runtime.tracefile import TraceFile
 from peer.trace import CRASHED, LEFT
+
+BACKLOG = 512
+"""The most connections that wait to be accepted."""
 
 
 class Instances:
@@ -44,6 +48,7 @@ class Instances:
             closed connections, such as in a test with several nodes.
         silenced: makes the node's host silent (True), or lets it answer again (False) if it is silent. None = the
             host has other nodes, too, and cannot vanish.
+        make_socket: makes sockets of the node's host; None = it is this process's host.
 
     Attributes:
         counts: what the trace events of all instances add up to, and their drops and rejects.
@@ -64,6 +69,7 @@ class Instances:
         earlier: int = 0,
         killed: Callable[[], None] | None = None,
         silenced: Callable[[bool], None] | None = None,
+        make_socket: MakeSocket | None = None,
     ) -> None:
         self.counts = Counts()
         trace.observe = self.counts.add
@@ -79,6 +85,7 @@ class Instances:
         self._draws: Random = substream(spec.seed, spec.node, "runtime")
         self._killed = killed
         self._silenced = silenced
+        self._make_socket = make_socket
         self._started = earlier
         self._node: StatefulNode | None = None
         self._listener: socket.socket | None = None
@@ -87,7 +94,7 @@ class Instances:
 
     def open_listener(self) -> None:
         """Listen. The kernel keeps connections of nodes that started a little earlier until this one has started."""
-        self._listener = socket.create_server(self._listen, backlog=512)
+        self._listener = listen_at(self._listen, BACKLOG, self._make_socket or make_tcp_socket)
         self._listener.setblocking(False)
 
     async def listen(self) -> None:
@@ -154,6 +161,7 @@ class Instances:
             self._draws,
             self.counts,
             self._clock,
+            self._make_socket,
         )
         self._node, self.driver = node, driver
         self._started += 1

@@ -22,17 +22,22 @@ _EVENTS = {
 }
 
 
-def collect(slot: Instances | Programs | Processes | Scripted) -> Iterator[Metric]:
-    """Yield the present metrics of a peer. For another program, these are only the events that it reported."""
+def collect(slot: Instances | Programs | Processes | Scripted, is_alone: bool = True) -> Iterator[Metric]:
+    """Yield the present metrics of a peer. For another program, these are only the events that it reported.
+
+    Args:
+        slot: the node's slot in its process.
+        is_alone: whether the process has no other peer. What it uses is a metric of the peer only then.
+    """
     if isinstance(slot, Instances):
-        yield from _collect_node(slot)
+        yield from _collect_node(slot, is_alone)
     else:
         for event, count in slot.events.items():
             if event in _EVENTS:
                 yield CounterMetricFamily(*_EVENTS[event], value=count)
 
 
-def _collect_node(instances: Instances) -> Iterator[Metric]:
+def _collect_node(instances: Instances, is_alone: bool) -> Iterator[Metric]:
     counts, driver = instances.counts, instances.driver
     links, queued_bytes = (driver.links.links, driver.links.queued_bytes) if driver is not None else (0, 0)
     yield _by_kind("trellis_sent_frames", "Frames handed to the socket.", counts.sent_frames)
@@ -46,16 +51,21 @@ def _collect_node(instances: Instances) -> Iterator[Metric]:
     yield by_label(CounterMetricFamily, "trellis_rejects", text, "reason", counts.rejected)
     for event, words in _EVENTS.items():
         yield CounterMetricFamily(*words, value=counts.events.get(event, 0))
-    used_s = time.process_time()
-    yield CounterMetricFamily("process_cpu_seconds", "Processor time of the peer's process.", value=used_s)
-    text = "Memory of the peer's process, including pages that it shares with other processes."
-    yield GaugeMetricFamily("process_resident_memory_bytes", text, value=_resident_bytes())
+    if is_alone:
+        yield from _collect_process()
     yield GaugeMetricFamily("trellis_links", "Physical links that are up.", value=links)
     logical = {str(topic): count for topic, count in counts.logical_links.items()} if driver is not None else {}
     yield by_label(
         GaugeMetricFamily, "trellis_logical_links", "Logical links by the number of their topic.", "topic", logical
     )
     yield GaugeMetricFamily("trellis_send_queue_bytes", "Bytes waiting to be sent.", value=queued_bytes)
+
+
+def _collect_process() -> Iterator[Metric]:
+    used_s = time.process_time()
+    yield CounterMetricFamily("process_cpu_seconds", "Processor time of the peer's process.", value=used_s)
+    text = "Memory of the peer's process, including pages that it shares with other processes."
+    yield GaugeMetricFamily("process_resident_memory_bytes", text, value=_resident_bytes())
 
 
 def _resident_bytes() -> int:

@@ -1,14 +1,15 @@
-"""A peer's process: it listens, reports that it is ready, starts, follows the schedule, quiesces, closes and exits.
+"""A process of peers: they listen, report that they are ready, start, follow the schedule, quiesce, close and exit.
 
-``docs/protocol-contract.md`` shows the timeline. The agent has the other end of the control socket. The peer sends a
-byte when it is ready, and the agent sends a line with the workload's zero. If the socket closes before, the peer ends.
+``docs/protocol-contract.md`` shows the timeline of a peer. Most processes have one; ``AgentSpec.shared`` lists those
+that have several. The agent has the other end of the control socket. The process sends a byte when its peers are ready,
+and the agent sends a line with the workload's zero. If the socket closes before, the process ends.
 """
 
 import asyncio
 import contextlib
 import signal
 import socket
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from functools import partial
 from heapq import merge
 from pathlib import Path
@@ -21,7 +22,7 @@ from prometheus_client.core import Metric
 from peer.core.directory import Directory
 from peer.core.identifiers import MessageId, TopicId
 from peer.core.randomness import substream
-from peer.core.schedule import Publish, Vanish
+from peer.core.schedule import Crash, Publish, Vanish
 from peer.files import record_file, temporary_folder, trace_file
 from peer.instances.bootstrap import Step, tell
 from peer.instances.lifecycle import enact
@@ -30,6 +31,7 @@ from peer.runtime.addresses import AddressBook
 from peer.runtime.clock import Clock
 from peer.runtime.exposition import serve_metrics
 from peer.runtime.foreign_processes import Processes
+from peer.runtime.host_sockets import MakeSocket
 from peer.runtime.instances import Instances
 from peer.runtime.line_programs import Programs, Setting
 from peer.runtime.metrics import collect
@@ -71,6 +73,10 @@ class Orders(Struct, frozen=True):
         actions = (step.action for steps in self.steps.values() for step in steps)
         return {action.message_id: action.topics for action in actions if isinstance(action, Publish)}
 
+    def ends_process(self, node: int) -> bool:
+        """Return whether the schedule has a crash of the node, silent or not, which kills its process."""
+        return any(isinstance(step.action, Crash | Vanish) for step in self.steps.get(node, ()))
+
     def vanishes(self, node: int) -> bool:
         """Return whether the schedule has a silent crash of the node."""
         return any(isinstance(step.action, Vanish) for step in self.steps.get(node, ()))
@@ -94,7 +100,8 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
     stretches = whole if orders.agent.drives else divide(steps, orders.overlay.nodes[place.node].up)
 
     def run(stretch: Stretch) -> None:
-        uvloop.run(Peer(place, orders, control, stretch, shared).run())
+        process = PeerProcess(control)
+        uvloop.run(process.run([Peer(place, orders, process, stretch, shared)]))
 
     if len(stretches) == 1:
         run(stretches[0])
@@ -103,42 +110,143 @@ def run_peer(place: PeerPlace, orders: Orders, control: socket.socket) -> None:
         run_in_turn(stretches, shared, run, silence)
 
 
+def run_peers(hosted: Sequence[tuple[PeerPlace, MakeSocket | None]], orders: Orders, control: socket.socket) -> None:
+    """Run several peers in this process until the plan's end or SIGTERM. Their nodes do not crash.
+
+    Args:
+        hosted: where each peer runs, and what makes sockets of its host; None = the host is this process's.
+        orders: the documents that all peers of the machine share.
+        control: this end of the socket to the agent.
+
+    Raises:
+        Exception: there is a bug in one of the peers, which ends them all.
+    """
+    process, shared = PeerProcess(control), Shared()
+    peers = [
+        Peer(place, orders, process, Stretch(0, 0, orders.steps.get(place.node, ())), shared, make_socket)
+        for place, make_socket in hosted
+    ]
+    uvloop.run(process.run(peers))
+
+
+class PeerProcess:
+    """What the peers of a process have in common: their loop, the barrier, SIGTERM, and the first error.
+
+    Args:
+        control: this end of the socket to the agent.
+
+    Attributes:
+        is_shared: whether there are several peers.
+        stopping: is set when the peers must end before the plan does.
+        bug: the first error of a peer; None = there was none.
+    """
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._awaited = 0
+        self.is_shared = False
+        self.stopping = asyncio.Event()
+        self.bug: BaseException | None = None
+
+    async def run(self, peers: "Sequence[Peer]") -> None:
+        """Run all peers. If one fails, all end.
+
+        Raises:
+            Exception: the first error.
+        """
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self.stopping.set)
+        loop.set_exception_handler(self._fail)
+        self.is_shared = len(peers) > 1
+        self._awaited = len(peers)
+        self._zero: asyncio.Future[bytes] = loop.create_future()
+        await asyncio.gather(*map(self._run, peers))
+        if self.bug is not None:
+            raise self.bug
+
+    async def _run(self, peer: "Peer") -> None:
+        try:
+            await peer.run()
+        except Exception as error:
+            self.give_up(error)
+
+    def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """End the peers with an error after an exception in a callback, so that a bug does not pass as a sound run."""
+        loop.default_exception_handler(context)
+        self.give_up(context.get("exception") or RuntimeError(context["message"]))
+
+    def give_up(self, error: BaseException) -> None:
+        """End the peers with an error. The first of several errors counts."""
+        self.bug = self.bug or error
+        self.stopping.set()
+
+    async def pass_barrier(self) -> int:
+        """Wait for the other peers, tell the agent that all are ready, and return the workload's zero (virtual, ns).
+
+        Raises:
+            Stopped: the agent ended.
+        """
+        self._awaited -= 1
+        if not self._awaited:
+            self._control.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(self._control, READY)
+            self._zero.set_result(await loop.sock_recv(self._control, 64))
+        line = await asyncio.shield(self._zero)
+        if not line:
+            raise Stopped
+        return int(line)
+
+
 class Peer:
-    """One process with instances of its node and a stretch of its schedule."""
+    """One peer of a process, with instances of its node and a stretch of its schedule.
+
+    Args:
+        place: where it runs.
+        orders: the documents that all peers of the machine share.
+        process: what it has in common with the other peers of its process.
+        stretch: the stretch.
+        shared: memory of all processes of the node, or of the peers of the process.
+        make_socket: makes sockets of its host; None = it is this process's host.
+    """
 
     def __init__(
-        self, place: PeerPlace, orders: Orders, control: socket.socket, stretch: Stretch, shared: Shared
+        self,
+        place: PeerPlace,
+        orders: Orders,
+        process: PeerProcess,
+        stretch: Stretch,
+        shared: Shared,
+        make_socket: MakeSocket | None = None,
     ) -> None:
         self._stretch = stretch
         self._shared = shared
         self._place = place
         self._orders = orders
-        self._control = control
+        self._process = process
+        self._make_socket = make_socket
         self._clock = Clock(orders.agent.time_dilation)
         self._spec = orders.overlay.nodes[place.node]
         self._draws = substream(self._spec.seed, place.node, "runtime")
-        self._stopping = asyncio.Event()
-        self._bug: BaseException | None = None
+        self._stopping = process.stopping
 
     async def run(self) -> None:
         """Run the peer from the listening socket to the last line of the trace."""
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
-        loop.set_exception_handler(self._fail)
         with self._tracing() as trace, self._recording() as recorder:
             slot = self._make_slot(trace, recorder)
             if self._place.metrics is not None:
-                await serve_metrics(*self._place.metrics, partial(_collect, trace, slot))
+                read = partial(_collect, trace, slot, not self._process.is_shared)
+                await serve_metrics(*self._place.metrics, read, self._make_socket)
             self._flush_later(trace, FLUSH_S * self._draws.random())  # at other instants than other peers
             try:
-                with contextlib.suppress(_Stopped):
+                with contextlib.suppress(Stopped):
                     await self._perform(slot)
             finally:
                 self._flushing.cancel()
                 slot.quiesce()
                 await slot.close()
-            if self._bug is not None:
-                raise self._bug
+            if self._process.bug is not None:
+                raise self._process.bug
 
     def _flush_later(self, trace: TraceFile, delay_s: float) -> None:
         self._flushing = asyncio.get_running_loop().call_later(delay_s, self._flush, trace)
@@ -157,8 +265,8 @@ class Peer:
             topics = orders.topics_by_message()
             setting = Setting(node, orders.agent, orders.overlay, topics, self._clock, temporary)
             if orders.part is not None:
-                return Scripted(setting, orders.part, orders.folder, trace, self._give_up)
-            return Programs(setting, trace, self._give_up)
+                return Scripted(setting, orders.part, orders.folder, trace, self._process.give_up)
+            return Programs(setting, trace, self._process.give_up)
         return Instances(
             self._spec,
             trace,
@@ -171,6 +279,7 @@ class Peer:
             earlier=self._stretch.instances,
             killed=lambda: self._crash(trace, recorder),
             silenced=self._silence,
+            make_socket=self._make_socket,
         )
 
     @property
@@ -203,16 +312,6 @@ class Peer:
         # This is not in a finally block, since a peer that failed must leave a trace without its last line.
         trace.close(self._clock.now_ns())
 
-    def _fail(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """End the peer with an error after an exception in a callback, so that a bug does not pass as a sound run."""
-        loop.default_exception_handler(context)
-        self._give_up(context.get("exception") or RuntimeError(context["message"]))
-
-    def _give_up(self, error: BaseException) -> None:
-        """End the peer with an error. The first of several errors counts."""
-        self._bug = self._bug or error
-        self._stopping.set()
-
     @contextlib.contextmanager
     def _recording(self) -> Iterator[Recorder | None]:
         if not self._orders.agent.record:
@@ -226,12 +325,12 @@ class Peer:
         """Run from the listening to the end of the drain.
 
         Raises:
-            _Stopped: SIGTERM arrived, the agent ended, or something failed.
+            Stopped: SIGTERM arrived, the agent ended, or something failed.
         """
         if self._is_up_at_start:
             await self._unless_stopped(slot.listen())
         if self._is_first:
-            self._shared.zero_ns = await self._await_zero()
+            self._shared.zero_ns = await self._unless_stopped(self._process.pass_barrier())
         zero_ns = self._shared.zero_ns
         agent = self._orders.agent
         await self._sleep_until(zero_ns - agent.warmup_ns)
@@ -249,25 +348,11 @@ class Peer:
         if isinstance(slot, Scripted):
             await self._unless_stopped(slot.await_end())
 
-    async def _await_zero(self) -> int:
-        """Tell the agent that this peer is ready, and return the workload's zero as a virtual instant (ns).
-
-        Raises:
-            _Stopped: SIGTERM arrived, or the agent ended.
-        """
-        self._control.setblocking(False)
-        loop = asyncio.get_running_loop()
-        await loop.sock_sendall(self._control, READY)
-        line = await self._unless_stopped(loop.sock_recv(self._control, 64))
-        if not line:
-            raise _Stopped
-        return int(line)
-
     async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Wait for a coroutine and return its result.
 
         Raises:
-            _Stopped: SIGTERM arrived, or something failed; the coroutine is cancelled.
+            Stopped: SIGTERM arrived, or something failed; the coroutine is cancelled.
         """
         working = asyncio.create_task(work)
         stopping = asyncio.create_task(self._stopping.wait())
@@ -275,14 +360,14 @@ class Peer:
         stopping.cancel()
         if not working.done():
             working.cancel()
-            raise _Stopped
+            raise Stopped
         return working.result()
 
     async def _sleep_until(self, instant_ns: int) -> None:
         """Sleep until an instant, and run the loop at least once, so that overdue publications do not block it.
 
         Raises:
-            _Stopped: SIGTERM arrived.
+            Stopped: SIGTERM arrived.
         """
         await asyncio.sleep(0)
         while not self._stopping.is_set() and (wait_s := self._clock.wait_s(instant_ns)) > 0:
@@ -290,14 +375,14 @@ class Peer:
                 # The loop's clock counts milliseconds. Half a millisecond more makes it round up.
                 await asyncio.wait_for(self._stopping.wait(), wait_s + 0.0005)
         if self._stopping.is_set():
-            raise _Stopped
+            raise Stopped
 
 
-class _Stopped(Exception):
+class Stopped(Exception):
     """The process must end before the plan does."""
 
 
-def _collect(trace: TraceFile, slot: AnySlot) -> Iterator[Metric]:
+def _collect(trace: TraceFile, slot: AnySlot, is_alone: bool) -> Iterator[Metric]:
     """Yield the present metrics. The events that the trace holds are counted first."""
     trace.flush()
-    yield from collect(slot)
+    yield from collect(slot, is_alone)

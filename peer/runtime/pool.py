@@ -14,16 +14,18 @@ them out with sockets. Its own tasks are those of real connections:
 """
 
 import asyncio
-from collections.abc import Iterable
+import socket
+from collections.abc import Callable, Iterable
 from random import Random
 
 from peer.core.contract import LinkDown, LinkUp, NodeId
 from peer.core.frames import Bye, Frame, Hello
 from peer.core.links import STOP, LinkTable
-from peer.runtime.addresses import AddressBook
+from peer.runtime.addresses import Address, AddressBook
 from peer.runtime.admission import Admission
 from peer.runtime.clock import UNDILATED, Clock
 from peer.runtime.counts import Counts
+from peer.runtime.host_sockets import MakeSocket
 from peer.runtime.tcp_connection import CLOSE_TIMEOUT_S, Owner, TcpConnection
 from peer.trace import TraceEvent, make_drop_event
 from peer.wire import encode
@@ -49,6 +51,7 @@ class ConnectionPool:
         draws: the generator for the pauses between attempts.
         counts: counts drops and rejects; None = the pool has its own.
         clock: the clock of its pauses and timeouts.
+        make_socket: makes sockets of the node's host; None = it is this process's host.
 
     Attributes:
         table: the links and the attempts at them.
@@ -68,6 +71,7 @@ class ConnectionPool:
         draws: Random,
         counts: Counts | None = None,
         clock: Clock = UNDILATED,
+        make_socket: MakeSocket | None = None,
     ) -> None:
         self.counts = counts or Counts()
         self.driver = driver
@@ -77,6 +81,7 @@ class ConnectionPool:
         self._local_ip = local_ip
         self._send_queue_bytes = send_queue_bytes
         self.clock = clock
+        self._make_socket = make_socket
         self.table: LinkTable[TcpConnection] = LinkTable(self, node, draws)
         self._links = self.table.links
         self._dials: set[asyncio.Task[None]] = set()
@@ -237,10 +242,14 @@ class ConnectionPool:
             return connection
 
         if self._is_node(peer):
-            loop = asyncio.get_running_loop()
+            address, local = self.addresses[peer], (self._local_ip, 0)
             try:
                 async with asyncio.timeout(self.clock.real_s(CONNECT_TIMEOUT_S)):
-                    await loop.create_connection(make_connection, *self.addresses[peer], local_addr=(self._local_ip, 0))
+                    if self._make_socket is None:
+                        loop = asyncio.get_running_loop()
+                        await loop.create_connection(make_connection, *address, local_addr=local)
+                    else:
+                        await _connect(self._make_socket(), address, local, make_connection)
             except (OSError, TimeoutError):
                 if connection in self.connections:  # the timeout came at the moment at which it was established
                     connection.connection_lost(None)
@@ -283,3 +292,25 @@ class ConnectionPool:
     ) -> None:
         now_ns, peer, conn = self.clock.now_ns(), connection.peer, connection.conn
         self.driver.trace(TraceEvent(event, now_ns, self.node, peer, conn=conn, direction=direction, reason=reason))
+
+
+async def _connect(
+    plug: socket.socket, address: Address, local: Address, make_connection: Callable[[], TcpConnection]
+) -> None:
+    """Connect a new socket from a local address to another one, and give it to the loop as a connection.
+
+    Raises:
+        OSError: it could not be connected.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        plug.setblocking(False)
+        plug.bind(local)
+        await loop.sock_connect(plug, address)
+    except BaseException:  # also a timeout, which cancels the task
+        plug.close()
+        raise
+    try:
+        await loop.create_connection(make_connection, sock=plug)
+    finally:
+        plug.detach()  # the loop closes the descriptor, if need be before it returns

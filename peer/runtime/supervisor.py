@@ -69,6 +69,10 @@ def read_orders(folder: Path) -> Orders:
     part = _read_script(folder, agent, schedule) if agent.scripted else None
     book, directory = AddressBook(agent.addresses), first_directory(overlay)
     orders = Orders(agent, overlay, directory, own_steps, tuple(refreshes), book, folder, part)
+    for nodes in agent.shared:
+        if own := [node for node in nodes if agent.command is not None or orders.ends_process(node)]:
+            raise ValueError(f"agent.json: nodes {own} need processes of their own")
+    agent.divide()
     for place in agent.peers:
         if orders.vanishes(place.node) and (place.netns is None or agent.command is not None):
             needed = "a network namespace of its own and the Python peer"
@@ -99,7 +103,7 @@ def _read(path: Path, decode: Callable[[bytes], Document]) -> Document:
 class Supervisor:
     """The peers of one machine, from their forks to their ends.
 
-    ``start_children`` forks every peer before there is a loop or a thread. ``serve`` then reacts to four kinds of
+    ``start_children`` forks every process before there is a loop or a thread. ``serve`` then reacts to four kinds of
     events: a child is ready or has ended (its control pipe, its pidfd), a call arrives on the agent's socket, standard
     input ends (the lifeline: the program that started the agent has ended), or the lease runs out (the run should have
     ended long ago). It ends when all children have ended, or as soon as the lifeline, the lease or a signal ends the
@@ -113,7 +117,7 @@ class Supervisor:
     def __init__(self, orders: Orders) -> None:
         self._orders = orders
         self._clock = Clock(orders.agent.time_dilation)
-        self._children: dict[int, Child] = {}
+        self._children: list[Child] = []
         self._done = asyncio.Event()
         self._cut_short = False
         self._zero_ns: int | None = None
@@ -130,8 +134,8 @@ class Supervisor:
         adopt_orphans()
         gc.collect()
         gc.freeze()
-        for place in self._orders.agent.peers:
-            self._children[place.node] = start_child(place, self._orders, self._children.values())
+        for places in self._orders.agent.divide():
+            self._children.append(start_child(places, self._orders, self._children))
 
     async def serve(self, socket_path: Path) -> int:
         """Watch the peers and answer calls until all peers have ended, or the lifeline or the lease ends.
@@ -153,26 +157,27 @@ class Supervisor:
         shutil.rmtree(self._orders.folder / files.TEMPORARY_FOLDER, ignore_errors=True)  # of peers that were killed
         server.close()
         expected = agent.expected_final_state
-        ended = [child.ended for child in self._children.values()]
-        fine = all(exit is not None and exit.state == expected and not exit.status for exit in ended)
+        fine = all(child.state == expected and not any(exit.status for exit in child.exits) for child in self._children)
         return 0 if fine and not self._cut_short else 1
 
     def count_states(self) -> dict[str, int]:
-        return dict(Counter(child.state for child in self._children.values()))
+        return dict(Counter(child.state for child in self._children for _ in child.nodes))
 
     def running_pids(self) -> list[int]:
         """Return the ids of the processes that have not ended, and of their children."""
-        return [pid for child in self._children.values() if child.ended is None for pid in child.processes()]
+        return [pid for child in self._children if not child.exits for pid in child.processes()]
 
     def status(self, with_pss: bool = False) -> dict[str, Any]:
-        children = self._children.values()
+        children = self._children
         account: dict[str, Any] = {
             "ready": all(child.ready for child in children),
             "zero_ns": self._zero_ns,
             "counts": self.count_states(),
-            "not_ready": [child.node for child in children if not child.ready],
-            "peers": {str(child.node): {"pid": child.pid, "state": child.state} for child in children},
-            "exits": [child.ended for child in children if child.ended is not None],
+            "not_ready": [node for child in children if not child.ready for node in child.nodes],
+            "peers": {
+                str(node): {"pid": child.pid, "state": child.state} for child in children for node in child.nodes
+            },
+            "exits": [exit for child in children for exit in child.exits],
         }
         if with_pss:
             account["pss_bytes"] = read_pss_bytes(self.running_pids())
@@ -190,12 +195,12 @@ class Supervisor:
         """
         if self._zero_ns is not None:
             raise ValueError("started already")
-        if missing := [node for node, child in self._children.items() if child.state != "ready"]:
+        if missing := [node for child in self._children if child.state != "ready" for node in child.nodes]:
             raise ValueError(f"not ready: nodes {missing}")
         agent = self._orders.agent
         self._zero_ns = self._clock.virtual_ns(zero_epoch_ns - (time.time_ns() - time.monotonic_ns()))
         self._renew_lease()
-        for child in self._children.values():
+        for child in self._children:
             child.begin(self._zero_ns)
         # It is measured after the last notification, so it is the shortest lead of all peers.
         lead_ns = self._zero_ns - agent.warmup_ns - self._clock.now_ns()
@@ -206,7 +211,7 @@ class Supervisor:
         return {"zero_ns": self._zero_ns, "lead_ns": lead_ns}
 
     def stop(self) -> dict[str, Any]:
-        for child in self._children.values():
+        for child in self._children:
             child.signal(signal.SIGTERM)
         return self.count_states()
 
@@ -239,7 +244,7 @@ class Supervisor:
     def _watch(self) -> None:
         """Register everything that may happen with the loop."""
         loop = asyncio.get_running_loop()
-        for child in self._children.values():
+        for child in self._children:
             loop.add_reader(child.pidfd, self._reap, child)
             loop.add_reader(child.control, self._note_ready, child)
         try:
@@ -271,15 +276,20 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         loop.remove_reader(child.pidfd)
         loop.remove_reader(child.control)
-        ended = child.reap(self._orders.agent.expected_final_state, self._clock)
-        self._note(ended)
+        child.reap(self._orders.agent.expected_final_state, self._clock)
+        for ended in child.exits:
+            self._note(ended)
         if self._zero_ns is None:
-            self._cut(f"{ended.process} {ended.state} ({ended.status}) before the start: {self._last_line(child)}")
-        if all(other.ended is not None for other in self._children.values()):
+            ended = child.exits[0]
+            count = len(child.nodes) - 1
+            others = f" and {count} other {'peer' if count == 1 else 'peers'} of its process" if count else ""
+            how = f"{ended.state} ({ended.status}) before the start"
+            self._cut(f"{ended.process}{others} {how}: {self._last_line(child)}")
+        if all(other.exits for other in self._children):
             self._done.set()
 
     def _last_line(self, child: Child) -> str:
-        path = self._orders.folder / files.log_file(child.node)
+        path = self._orders.folder / files.log_file(child.nodes[0])
         lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         return next((line for line in reversed(lines) if line.strip()), "no output")
 
@@ -314,7 +324,7 @@ class Supervisor:
 
     async def _end_children(self) -> None:
         """End the running peers by SIGTERM, then by SIGKILL. Note those that should run to the end as running."""
-        running = [child for child in self._children.values() if child.ended is None]
+        running = [child for child in self._children if not child.exits]
         expected = self._orders.agent.expected_final_state
         if not self._cut_short and expected == "running":
             await self._kill_noted(running)
@@ -323,7 +333,7 @@ class Supervisor:
             for child in running:
                 child.signal(number)
             deadline = time.monotonic() + self._clock.real_s(STOP_S)
-            while any(child.ended is None for child in running) and time.monotonic() < deadline:
+            while any(not child.exits for child in running) and time.monotonic() < deadline:
                 await asyncio.sleep(0.02)
 
     async def _kill_noted(self, running: list[Child]) -> None:
@@ -332,9 +342,9 @@ class Supervisor:
         for child in running:
             loop.remove_reader(child.pidfd)
             child.signal(signal.SIGKILL)
-            child.reap("running", self._clock)
-            child.ended = Exit(f"peer-{child.node}", "running", "running", None, self._clock.now_ns())
-            self._note(child.ended)
+            child.reap_running(self._clock)
+            for ended in child.exits:
+                self._note(ended)
 
 
 def run_agent(folder: Path, socket_path: Path) -> int:

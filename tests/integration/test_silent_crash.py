@@ -65,7 +65,7 @@ def inside(pid: int) -> Iterator[None]:
 class Hosts(Machine):
     """The agent with nodes 0 and 1, each at its host, which follow a schedule for as long as the test wants."""
 
-    def __init__(self, folder: Path, holders: list[int], *schedule: Action) -> None:
+    def __init__(self, folder: Path, holders: list[int], *schedule: Action, **changes: object) -> None:
         self.holders = holders
         places = tuple(
             PeerPlace(node, (WAN[node], PORT), (CTL[node], METRICS_PORT), f"/proc/{pid}/ns/net")
@@ -80,6 +80,7 @@ class Hosts(Machine):
             addresses=tuple(place.listen for place in places),
             agent_metrics=None,
             stop_ns=int(2 * LIMIT_S * 1e9),
+            **changes,
         )
 
     def __enter__(self) -> "Hosts":
@@ -113,10 +114,10 @@ class Hosts(Machine):
             return False
         return True
 
-    def kept(self) -> list[str]:
-        """The connections that host 1's kernel has at the emulated network's address."""
-        own = socket.inet_aton(WAN[1])[::-1].hex().upper()
-        rows = Path(f"/proc/{self.holders[1]}/net/tcp").read_text().splitlines()[1:]
+    def kept(self, host: int = 1) -> list[str]:
+        """The sockets that a host's kernel has at its address in the emulated network."""
+        own = socket.inet_aton(WAN[host])[::-1].hex().upper()
+        rows = Path(f"/proc/{self.holders[host]}/net/tcp").read_text().splitlines()[1:]
         return [row for row in rows if row.split()[1].startswith(own)]
 
 

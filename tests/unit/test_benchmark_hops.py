@@ -7,23 +7,24 @@ from pathlib import Path
 import pytest
 
 from benchmarks import hops
-from benchmarks.hops import CHECKOUT, Load, Spent, compare, spent
+from benchmarks.hops import CHECKOUT, Group, Load, Spent, compare, spent
 
-OTHER = Path("/other")
+THIS = Group(CHECKOUT, 1)
 
 
-def test_checkouts_are_measured_together_and_compared_in_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    rounds: list[list[Path]] = []
+@pytest.mark.parametrize("other", [Group(Path("/other"), 1), Group(CHECKOUT, 25)])
+def test_groups_are_measured_together_and_compared_in_rounds(other: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds: list[list[Group]] = []
 
-    def measure(checkouts: Sequence[Path], load: Load) -> list[dict[str, float]]:
-        rounds.append([*checkouts])
+    def measure(groups: Sequence[Group], load: Load) -> list[dict[str, float]]:
+        rounds.append([*groups])
         number = len(rounds)
-        times = {OTHER: 100.0 * number, CHECKOUT: 50.0 * number * number}
-        return [{"us_per_hop": times[checkout], "pss_mib": 0.0} for checkout in checkouts]
+        times = {other: 100.0 * number, THIS: 50.0 * number * number}
+        return [{"us_per_hop": times[group], "pss_mib": 0.0} for group in groups]
 
     monkeypatch.setattr(hops, "measure", measure)
-    found = compare(OTHER, Load(2, 1.0, 0.0), 3)
-    assert rounds == [[OTHER, CHECKOUT], [CHECKOUT, OTHER], [OTHER, CHECKOUT]]
+    found = compare(other, THIS, Load(2, 1.0, 0.0), 3)
+    assert rounds == [[other, THIS], [THIS, other], [other, THIS]]
     assert found == {
         "us_per_hop": "[100.0, 200.0, 300.0] -> [50.0, 200.0, 450.0]",
         "us_per_hop_ratio": "1.000 of [0.5, 1.0, 1.5]",

@@ -72,6 +72,11 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
 
     send_queue_bytes: Count = 1 << 20
     """Most bytes that wait for a neighbour; further frames to it are dropped, and traced as such."""
+    per_process: Annotated[int, Meta(ge=1, le=1000)] = 1
+    """Most peers in one process. Several peers in a process need less memory and less processor time each, but one that
+    computes delays the others, and what the process uses is known for all of them together
+    ([emulated-testbed.md](emulated-testbed.md#several-peers-in-a-process)). A node that crashes, is paused or
+    misbehaves always has its own process. With programs it must be 1."""
     metrics: bool = True
     """Serve Prometheus metrics on the control network; ``false``: neither peers nor agents do."""
     record: bool = False
