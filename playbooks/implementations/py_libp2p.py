@@ -154,7 +154,7 @@ async def obey():
 
 
 def tell(msg, **fields):
-    line = {"time": datetime.now(UTC).isoformat(), "level": "INFO", "msg": msg, **fields}
+    line = {"time": datetime.now(UTC).isoformat(timespec="microseconds"), "level": "INFO", "msg": msg, **fields}
     print(json.dumps(line), flush=True)
 
 

@@ -73,6 +73,42 @@ RECORDED = {
             'msg_id: MessageId(0000000000000000), result: Accept }"}',
         ),
     ),
+    "js": Recorded(
+        0,
+        (
+            '{"time":"2026-11-29T22:46:57.482Z","level":"INFO","msg":"PeerID",'
+            '"id":"12D3KooWDpJ7As7BWAwRMfu1VU2WCqNjvq387JEYKDBj4kx6nXTN","node_id":0}',
+            82_017_482_000_000,
+        ),
+        (
+            '{"time":"2026-11-29T22:47:21.300Z","level":"INFO","msg":"Received Message",'
+            '"from":"12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X","topic":"a-subnet","id":"0"}',
+            1,
+        ),
+        (
+            '{"time":"2026-11-29T22:47:21.384Z","level":"INFO","msg":"Received Message",'
+            '"from":"12D3KooWQYhTNQdmr3ArTeUHRYzFg94BKyTkoWBDWez9kSCVe2Xo","topic":"a-subnet","id":"0"}',
+            3,
+        ),
+    ),
+    "py": Recorded(
+        3,
+        (
+            '{"time": "2026-11-29T22:46:58.672278+00:00", "level": "INFO", "msg": "PeerID", '
+            '"id": "12D3KooWQYhTNQdmr3ArTeUHRYzFg94BKyTkoWBDWez9kSCVe2Xo", "node_id": 3}',
+            82_018_672_278_000,
+        ),
+        (
+            '{"time": "2026-11-29T22:47:21.276310+00:00", "level": "INFO", "msg": "Received Message", '
+            '"from": "12D3KooWPjceQrSwdWXPyLLeABRXmuqt69Rg3sBYbU1Nft9HyQ6X", "topic": "a-subnet", "id": "0"}',
+            1,
+        ),
+        (
+            '{"time": "2026-11-29T22:47:21.512259+00:00", "level": "INFO", "msg": "Received Message", '
+            '"from": "12D3KooWSHj3RRbBjD15g6wekV8y3mm57Pobmps2g2WJm6F67Lay", "topic": "a-subnet", "id": "0"}',
+            5,
+        ),
+    ),
 }
 DAY_NS = 86_400 * 10**9
 
