@@ -20,13 +20,13 @@ from harness.errors import ExperimentError
 from harness.experiment.sections.peer import SCRIPTED_SAYS, MixSpec, PeerSpec, ProgramSpec, Reported
 from harness.interpreter import PYTHON
 from peer.core.randomness import NETWORK, substream
-from peer.interop import CONTRACT, Contract
+from peer.interop import CONTRACT, Contract, Events
 
 FOLDER: Final = Path(__file__).parents[2] / "playbooks" / "implementations"
 """The implementations that Trellis knows."""
 
 _COSTS: Final = ("memory_mib", "start_cpu_s")
-_SET: Final = ("command", "events", "says", *_COSTS)
+_SET: Final = ("command", "says", *_COSTS)
 """The keys that an implementation sets."""
 
 
@@ -38,7 +38,7 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
         about: what it is, in a sentence.
         command: the program and its arguments.
         contract: how it is driven: it reads and writes ``lines`` (docs/programs.md), or it follows a script
-            (docs/gossipsub-interop.md).
+            (docs/gossipsub-interop.md). A list if it can be driven in both ways.
         transport: of its links.
         says: what it reports besides publications and deliveries.
         memory_mib: memory (PSS) of a peer with all its processes.
@@ -52,11 +52,16 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
     command: Annotated[tuple[str, ...], Meta(min_length=1)]
     memory_mib: Annotated[float, Meta(gt=0)]
     start_cpu_s: Annotated[float, Meta(gt=0)]
-    contract: Contract = "lines"
+    contract: Contract | Annotated[tuple[Contract, ...], Meta(min_length=1)] = "lines"
     transport: Literal["tcp", "udp"] = "tcp"
     says: tuple[Reported, ...] = ()
     fetch: tuple[tuple[str, ...], ...] = ()
     sha256: dict[str, str] = {}
+
+    @property
+    def contracts(self) -> tuple[Contract, ...]:
+        """All that ``contract`` names."""
+        return (self.contract,) if isinstance(self.contract, str) else self.contract
 
 
 class Found(Struct, frozen=True):
@@ -172,22 +177,20 @@ def with_programs(peer: PeerSpec, folder: Path) -> PeerSpec:
         return structs.replace(peer, says=_reported(peer.events, peer.says, "$.peer.says"))
     _refuse_contradictions(peer)
     key = "$.peer.mix[{}].implementation" if peer.mix else "$.peer.implementation"
-    programs = tuple(_describe(each.implementation, key.format(number), folder) for number, each in enumerate(mix))
+    found = [_find_fetched(each.implementation, key.format(number), folder) for number, each in enumerate(mix)]
+    contract = _choose_contract(peer.events, found)
+    programs = tuple(_describe(each, contract) for each in found)
     total = sum(each.share for each in mix) or 1.0
     shares = [each.share / total for each in mix]
     costs = {name: [getattr(program, name) for program in programs] for name in _COSTS}
     named = any(each.nodes for each in mix)
     means = {name: max(each) if named else sum(map(mul, each, shares)) for name, each in costs.items()}
-    contracts = {program.contract for program in programs}
-    if len(contracts) > 1:
-        problem = f"expected implementations of one contract, got {', '.join(sorted(contracts))}"
-        raise ExperimentError("$.peer.mix", problem)
     common = [what for what in programs[0].says if all(what in program.says for program in programs)]
     return structs.replace(
         peer,
         programs=programs,
         command=programs[0].command,
-        events=programs[0].contract,
+        events=contract,
         says=tuple(common),
         **means,
     )
@@ -223,7 +226,30 @@ def _refuse_contradictions(peer: PeerSpec) -> None:
         raise ExperimentError("$.peer.mix", "a node has two implementations")
 
 
-def _describe(name: str, place: str, folder: Path) -> ProgramSpec:
+def _choose_contract(events: Events, found: Sequence[Found]) -> Contract:
+    """Return how the programs of a run are driven: as ``peer.events`` asks, or in the first way that all of them have.
+
+    Raises:
+        ExperimentError: they have no such way.
+    """
+    common = [each for each in found[0].said.contracts if all(each in other.said.contracts for other in found)]
+    if not common:
+        each = ", ".join(f"{other.name} ({' or '.join(other.said.contracts)})" for other in found)
+        raise ExperimentError("$.peer.mix", f"expected implementations with a contract in common, got {each}")
+    if events == PeerSpec().events:
+        return common[0]
+    if events not in common:
+        problem = f"expected {' or '.join(common)}, as the implementations have it, got {events}"
+        raise ExperimentError("$.peer.events", problem)
+    return events
+
+
+def _find_fetched(name: str, place: str, folder: Path) -> Found:
+    """Find an implementation whose files are there, and are those that it names.
+
+    Raises:
+        ExperimentError: they are not.
+    """
     found = find_implementation(name, place, folder)
     fix = f"try: trellis fetch {found.path if name.endswith('.toml') else name}"
     if not found.is_there:
@@ -231,6 +257,10 @@ def _describe(name: str, place: str, folder: Path) -> ProgramSpec:
     for wrong in found.wrong_files(found.files):
         problem = f"{found.files / wrong} is not the file that {found.name} names; {fix}"
         raise ExperimentError(place, problem)
+    return found
+
+
+def _describe(found: Found, contract: Contract) -> ProgramSpec:
     said = found.said
     return ProgramSpec(
         implementation=found.name,
@@ -238,8 +268,8 @@ def _describe(name: str, place: str, folder: Path) -> ProgramSpec:
         sha256=found.sha256,
         transport=said.transport,
         command=found.fill_in(said.command),
-        contract=said.contract,
-        says=_reported(said.contract, said.says, str(found.path)),
+        contract=contract,
+        says=_reported(contract, said.says, str(found.path)),
         memory_mib=said.memory_mib,
         start_cpu_s=said.start_cpu_s,
     )

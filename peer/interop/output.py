@@ -9,6 +9,7 @@ Programs differ in what they print. All print ``PeerID`` once, and ``Received Me
 | Java | integer | only ``from`` | local zone, up to 9 digits |
 | Nim | text | only ``topic`` | local zone or ``Z`` |
 | JavaScript | integer or text | both | ``Z``, 3 digits |
+| Python | integer | both | offset, 6 digits |
 
 Other lines are for people or for the scripts of gossipsub-interop, and mean nothing here.
 """

@@ -19,6 +19,10 @@ READ_BYTES: Final = 1 << 20
 MAX_UNREAD_BYTES: Final = 1 << 20
 """Most bytes of orders that a program may leave unread beyond the capacity of its pipe."""
 
+_HOLD: Final = ("/bin/sh", "-c", 'read -r _ && exec "$@"', "sh")
+"""A process that becomes the program of the words that follow as soon as it reads a line. POSIX has ``read`` take no
+byte after the line, so the program gets the rest of the pipe."""
+
 _TCP_LISTEN: Final = "0A"
 _UDP_OPEN: Final = "07"
 
@@ -38,6 +42,8 @@ class Program:
         temporary: the folder to make for its temporary files.
         heard: called with its output on standard output.
         failed: called with the reason why the program cannot go on.
+        held: whether the process waits for ``release`` before it becomes the program. Programs that are held start at
+            nearly the same instant, since most of the work of a start has been done by then.
 
     Attributes:
         ended: done when the process has ended and ``heard`` got all its output. Its value is the exit status, or the
@@ -54,7 +60,10 @@ class Program:
         temporary: Path,
         heard: Callable[[bytes], None],
         failed: Callable[[ProgramError], None],
+        held: bool = False,
     ) -> None:
+        if held and shutil.which(words[0]) is None:
+            raise ProgramError(f"cannot be started: there is no program {words[0]!r} that can be run")
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
         self._heard = heard
@@ -64,7 +73,7 @@ class Program:
         try:
             temporary.mkdir(parents=True)
             self._process = subprocess.Popen(
-                words,
+                [*_HOLD, *words] if held else words,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**os.environ, **environment, "TMPDIR": str(temporary)},
@@ -88,6 +97,10 @@ class Program:
         if not self.ended.done():
             self._unwritten += lines
             self._flush()
+
+    def release(self) -> None:
+        """Let a held process become the program."""
+        self.write(b"\n")
 
     def kill(self) -> None:
         """Kill the program and the other processes in its process group."""

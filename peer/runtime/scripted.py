@@ -1,9 +1,9 @@
 """The peer of a node whose program follows a script and prints lines of JSON: gossipsub-interop (``peer.interop``).
 
-The process of the peer starts the program when the peers start, reads what it prints, and writes the trace. It keeps
-the lines as they are, too. The program prints no publications. They are traced at the instants of the script, counted
-from the start of the program's process, if the program runs. A program that cannot carry out an instruction has to end
-with an error, which ends the peer.
+The process of the peer holds the program ready before, starts it when the peers start, reads what it prints, and writes
+the trace. It keeps the lines as they are, too. The program prints no publications. They are traced at the instants of
+the script, counted from the start of the program's process, if the program runs. A program that cannot carry out an
+instruction has to end with an error, which ends the peer.
 """
 
 import asyncio
@@ -115,17 +115,23 @@ class Scripted:
         self._faulty = self._cut = False
 
     async def listen(self) -> None:
-        """Do nothing: all programs are started at the same instant, since their clocks begin then."""
+        """Prepare the start of the program. All programs are started at the same instant: their clocks begin then.
+
+        Raises:
+            ProgramError: it cannot be started.
+        """
+        setting = self._setting
+        words = [*setting.words, "--params", str(self._folder / SCRIPT_FILE)]
+        self._output = (self._folder / output_file(setting.node)).open("wb", buffering=0)
+        self._program = Program(words, setting.environment, setting.temporary, self._hear, self._fail, held=True)
 
     async def begin(self, directory: Directory) -> None:
         """Start the program."""
-        words = [*self._setting.words, "--params", str(self._folder / SCRIPT_FILE)]
-        self._output = (self._folder / output_file(self._setting.node)).open("wb", buffering=0)
+        assert self._program is not None, "it is held"
         self._epoch_offset_ns = epoch_offset_ns()
         self._began_ns = self._setting.clock.now_ns()  # before the start, so that no time of the program is earlier
         self._placing = Placing(self._began_ns, self._epoch_offset_ns)
-        setting = self._setting
-        self._program = Program(words, setting.environment, setting.temporary, self._hear, self._fail)
+        self._program.release()
         self._program.ended.add_done_callback(self._judge_end)
 
     async def await_end(self) -> None:

@@ -1,4 +1,8 @@
-// A js-libp2p peer: docs/programs.md describes the lines. A node's key has its number as its seed (go_libp2p.py).
+// A js-libp2p peer, which obeys lines (docs/programs.md), or with --params a script (docs/gossipsub-interop.md).
+// A node's key has its number as its seed (go_libp2p.py).
+import { lookup } from 'node:dns/promises'
+import { readFile } from 'node:fs/promises'
+import { hostname } from 'node:os'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -19,42 +23,62 @@ const { generateKeyPairFromSeed } = await import('@libp2p/crypto/keys')
 const { peerIdFromPrivateKey } = await import('@libp2p/peer-id')
 const { multiaddr } = await import('@multiformats/multiaddr')
 
-const { TRELLIS_NODE: node, TRELLIS_HOST: host, TRELLIS_PORT: port } = process.env
 const ATTEMPTS = 6
-const seen = new Set()
+const INTEROP_PORT = 9000
+const NS_PER_MS = 1e6
+const PARAMETERS = { // of gossipsub-interop that this implementation has; durations are in ns there and in ms here
+  D: ['D'],
+  Dlo: ['Dlo'],
+  Dhi: ['Dhi'],
+  Dscore: ['Dscore'],
+  Dout: ['Dout'],
+  Dlazy: ['Dlazy'],
+  GossipFactor: ['gossipFactor'],
+  HistoryLength: ['mcacheLength'],
+  HistoryGossip: ['mcacheGossip'],
+  HeartbeatInterval: ['heartbeatInterval', NS_PER_MS],
+  FanoutTTL: ['fanoutTTL', NS_PER_MS],
+  PrunePeers: ['prunePeers'],
+  PruneBackoff: ['pruneBackoff', NS_PER_MS],
+  UnsubscribeBackoff: ['unsubcribeBackoff', NS_PER_MS],
+  GraftFloodThreshold: ['graftFloodThreshold', NS_PER_MS],
+  DirectConnectTicks: ['directConnectTicks'],
+  OpportunisticGraftTicks: ['opportunisticGraftTicks'],
+  OpportunisticGraftPeers: ['opportunisticGraftPeers'],
+  IWantFollowupTime: ['gossipsubIWantFollowupMs', NS_PER_MS],
+  IDontWantMessageThreshold: ['idontwantMinDataSize'],
+  MaxIDontWantMessages: ['idontwantMaxMessages']
+}
 
-const report = (...words) => process.stdout.write(`${words.join(' ')} ts_ns=${process.hrtime.bigint()}\n`)
-const idOf = data => new DataView(data.buffer, data.byteOffset).getBigUint64(0)
+const view = data => new DataView(data.buffer, data.byteOffset)
+const idOf = data => view(data).getBigUint64(0)
 
 async function keyOf (number) {
   const seed = new Uint8Array(32)
-  new DataView(seed.buffer).setBigUint64(0, BigInt(number), true)
+  view(seed).setBigUint64(0, BigInt(number), true)
   return generateKeyPairFromSeed('Ed25519', seed)
 }
 
-const peer = await createLibp2p({
-  privateKey: await keyOf(node),
-  addresses: { listen: [`/ip4/${host}/tcp/${port}`] },
-  transports: [tcp()],
-  connectionEncrypters: [noise()],
-  streamMuxers: [yamux()],
-  connectionMonitor: { enabled: false },
-  services: { identify: identify(), pubsub: gossipsub({ allowPublishToZeroTopicPeers: true, floodPublish: false }) }
-})
-const { pubsub } = peer.services
-pubsub.addEventListener('message', ({ detail }) => {
-  const id = idOf(detail.data)
-  if (id >> 32n !== BigInt(node) && pubsub.getTopics().includes(detail.topic) && !seen.has(id)) {
-    seen.add(id)
-    report('deliver', id)
-  }
-})
+async function start (number, host, port, options) {
+  return createLibp2p({
+    privateKey: await keyOf(number),
+    addresses: { listen: [`/ip4/${host}/tcp/${port}`] },
+    transports: [tcp()],
+    connectionEncrypters: [noise()],
+    streamMuxers: [yamux()],
+    connectionMonitor: { enabled: false },
+    services: {
+      identify: identify(),
+      pubsub: gossipsub({ allowPublishToZeroTopicPeers: true, floodPublish: false, ...options })
+    }
+  })
+}
 
-async function connect (other, address, itsPort) {
+async function connect (peer, other, address, port) {
   const id = peerIdFromPrivateKey(await keyOf(other))
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     try {
-      return await peer.dial(multiaddr(`/ip4/${address}/tcp/${itsPort}/p2p/${id}`))
+      return await peer.dial(multiaddr(`/ip4/${address}/tcp/${port}/p2p/${id}`))
     } catch (error) {
       console.error(`connect ${other}: ${error.message}`)
       await sleep(1000)
@@ -62,20 +86,86 @@ async function connect (other, address, itsPort) {
   }
 }
 
-async function publish (id, topic, size) {
+function makeMessage (id, size) {
   const data = new Uint8Array(Math.max(8, size))
-  new DataView(data.buffer).setBigUint64(0, BigInt(id))
-  report('publish', id)
-  await pubsub.publish(topic, data)
+  view(data).setBigUint64(0, BigInt(id))
+  return data
 }
 
-process.stdout.write('ready\n')
-for await (const line of createInterface({ input: process.stdin })) {
-  const [verb, first, second, third] = line.split(' ')
-  if (verb === 'connect') connect(first, second, third)
-  if (verb === 'subscribe') pubsub.subscribe(first)
-  if (verb === 'unsubscribe') pubsub.unsubscribe(first)
-  if (verb === 'publish') publish(first, second, Number(third)).catch(error => console.error(`publish: ${error.message}`))
-  if (verb === 'stop') break
+async function obey () {
+  const { TRELLIS_NODE: node, TRELLIS_HOST: host, TRELLIS_PORT: port } = process.env
+  const peer = await start(node, host, port, {})
+  const { pubsub } = peer.services
+  const seen = new Set()
+  const report = (...words) => process.stdout.write(`${words.join(' ')} ts_ns=${process.hrtime.bigint()}\n`)
+  pubsub.addEventListener('message', ({ detail }) => {
+    const id = idOf(detail.data)
+    if (id >> 32n !== BigInt(node) && pubsub.getTopics().includes(detail.topic) && !seen.has(id)) {
+      seen.add(id)
+      report('deliver', id)
+    }
+  })
+  async function publish (id, topic, size) {
+    report('publish', id)
+    await pubsub.publish(topic, makeMessage(id, size))
+  }
+  process.stdout.write('ready\n')
+  for await (const line of createInterface({ input: process.stdin })) {
+    const [verb, first, second, third] = line.split(' ')
+    if (verb === 'connect') connect(peer, first, second, third)
+    if (verb === 'subscribe') pubsub.subscribe(first)
+    if (verb === 'unsubscribe') pubsub.unsubscribe(first)
+    if (verb === 'publish') publish(first, second, Number(third)).catch(error => console.error(`publish: ${error.message}`))
+    if (verb === 'stop') break
+  }
 }
+
+async function follow (path) {
+  const node = Number(hostname().replace(/^node/, ''))
+  const { script } = JSON.parse(await readFile(path))
+  const mine = script.flatMap(each => each.type !== 'ifNodeIDEquals' ? [each] : each.nodeID === node ? [each.instruction] : [])
+  const asked = Object.entries(mine.find(each => each.type === 'initGossipSub')?.gossipSubParams ?? {})
+  const known = asked.filter(([name]) => name in PARAMETERS).map(([name, value]) => [PARAMETERS[name], value])
+  const options = Object.fromEntries(known.map(([[name, divisor = 1], value]) => [name, value / divisor]))
+  const anonymous = { globalSignaturePolicy: 'StrictNoSign', msgIdFn: ({ data }) => data.subarray(0, 8) }
+  const peer = await start(node, '0.0.0.0', INTEROP_PORT, { ...options, ...anonymous })
+  const { pubsub } = peer.services
+  const tell = (msg, fields) => {
+    const line = { time: new Date().toISOString(), level: 'INFO', msg, ...fields }
+    process.stdout.write(`${JSON.stringify(line)}\n`)
+  }
+  const receive = pubsub.handleReceivedMessage.bind(pubsub)
+  pubsub.handleReceivedMessage = (from, message) => { // no event tells of later copies
+    tell('Received Message', { from: `${from}`, topic: message.topic, id: `${idOf(message.data)}` })
+    return receive(from, message)
+  }
+  tell('PeerID', { id: `${peer.peerId}`, node_id: node })
+  for (const each of mine) {
+    switch (each.type) {
+      case 'initGossipSub':
+        break
+      case 'connect':
+        await Promise.all(each.connectTo.map(async other =>
+          connect(peer, other, (await lookup(`node${other}`, { family: 4 })).address, INTEROP_PORT)))
+        break
+      case 'waitUntil':
+        await sleep(Math.max(0, each.elapsedSeconds * 1000 - performance.now()))
+        break
+      case 'subscribeToTopic':
+        pubsub.subscribe(each.topicID)
+        break
+      case 'setTopicValidationDelay':
+        pubsub.topicValidators.set(each.topicID, () => sleep(each.delaySeconds * 1000, 'accept'))
+        break
+      case 'publish':
+        await pubsub.publish(each.topicID, makeMessage(each.messageID, each.messageSizeBytes))
+        break
+      default:
+        throw new Error(`${each.type}: not an instruction that this program knows`)
+    }
+  }
+}
+
+const option = process.argv.indexOf('--params')
+await (option < 0 ? obey() : follow(process.argv[option + 1]))
 process.exit(0)

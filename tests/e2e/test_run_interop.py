@@ -4,6 +4,7 @@ The programs flood over TCP and print the lines of five dialects (``tests/intero
 """
 
 import json
+import shutil
 import sys
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from harness import cli
 from tests.e2e.run_experiment import QUICKLY, ROOT, Finished, finish, speaks_of_load, start
+from tests.interop_analysis import MILLISECOND_S, find_apart, read_lines, read_tables
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -114,15 +116,14 @@ def test_the_folder_for_its_scripts_agrees_with_the_tables(done: Finished, tmp_p
     """The scripts of gossipsub-interop count the same lines: nodes that received a message, and later copies."""
     out = tmp_path / "shadow.data"
     assert cli.main(["export", "gossipsub-interop", str(done.run_dir), "--out", str(out)]) == 0
-    names: set[str] = set()
+    figures = read_tables(done.run_dir)
+    assert figures.keys() == PUBLISHERS.keys()
+    assert find_apart(figures, read_lines(out), MILLISECOND_S) == []
     received: defaultdict[int, Counter[str]] = defaultdict(Counter)
     for path in sorted((out / "hosts").rglob("*.stdout")):
         for said in map(json.loads, path.read_text().splitlines()):
-            if said["msg"] == "PeerID":
-                names.add(str(said["node_id"]))
-            elif said["msg"] == "Received Message":
+            if said["msg"] == "Received Message":
                 received[int(said["id"])][path.parent.name] += 1
-    assert names == set(map(str, range(NODES)))
     order = {number: place for place, number in enumerate(PUBLISHERS)}
     rows = {(row["message_id"] & 0xFFFF, row["node"]): row for row in done.table("deliveries")}
     assert len(rows) == len(PUBLISHERS) * (NODES - 1)
@@ -179,3 +180,72 @@ def test_programs_follow_the_script_of_a_schedule(tmp_path: Path) -> None:
     assert {line["at_ns"] % 1_000_000_000 for line in published} == {0}
     relays = [line for node in range(6) for line in made.lines(f"trace/{node}.jsonl") if line["event"] == "relay"]
     assert relays
+
+
+LIBRARIES = """
+name = "libraries"
+protocol = "gossipsub"
+
+[underlay]
+kind = "uniform"
+hosts = 6
+delay_ms = 20
+
+[prometheus]
+enabled = false
+
+[peer]
+events = "gossipsub-interop"
+script = "params.json"
+connect_at_s = 20
+
+[[peer.mix]]
+implementation = "js-libp2p"
+nodes = [0, 2, 4]
+
+[[peer.mix]]
+implementation = "py-libp2p"
+nodes = [1, 3, 5]
+"""
+
+
+def make_blob_script(nodes: int) -> list[dict[str, Any]]:
+    """The instructions of gossipsub-interop's scenario subnet-blob-msg, with fewer, smaller and sooner messages."""
+    script: list[dict[str, Any]] = []
+    for node in range(nodes):
+        parameters = {"HeartbeatInitialDelay": 100_000_000 + 100_000 * (node + 1)}
+        script.append(for_node(node, {"type": "initGossipSub", "gossipSubParams": parameters}))
+    script.append({"type": "setTopicValidationDelay", "topicID": "a-subnet", "delaySeconds": 0.005})
+    for node in range(nodes - 1):
+        script.append(for_node(node, {"type": "connect", "connectTo": list(range(node + 1, nodes))}))
+    script.append({"type": "subscribeToTopic", "topicID": "a-subnet", "partial": False})
+    for number in range(nodes):
+        script.append({"type": "waitUntil", "elapsedSeconds": 30 + 2 * number})
+        publish = {"type": "publish", "messageID": number, "messageSizeBytes": 16_384, "topicID": "a-subnet"}
+        script.append(for_node((5 * number + 1) % nodes, publish))
+    return [*script, {"type": "waitUntil", "elapsedSeconds": 48}]
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm fetches the implementation in JavaScript")
+def test_the_libraries_in_javascript_and_python_follow_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The programs are those of the package registries. Each node publishes one message, also to the other library."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert cli.main(["fetch", "js-libp2p", "py-libp2p"]) == 0
+    (tmp_path / "params.json").write_text(json.dumps({"script": make_blob_script(6)}))
+    experiment = tmp_path / "libraries.toml"
+    experiment.write_text(LIBRARIES)
+    out = tmp_path / "run"
+    made = Finished(out, finish(start("run", experiment, *QUICKLY, "--out", out, "--json")))
+    assert [reason for reason in made.summary["reasons"] if not speaks_of_load(reason)] == []
+    headline = made.summary["headline"]
+    assert (headline["messages_published"], headline["deliveries_expected"]) == (6, 30)
+    assert headline["delivery_ratio"] == 1
+    assert headline["duplicates_per_delivery"] > 0
+    folder = tmp_path / "shadow.data"
+    assert cli.main(["export", "gossipsub-interop", str(out), "--out", str(folder)]) == 0
+    figures = read_tables(out)
+    assert figures.keys() == set(range(6))
+    assert find_apart(figures, read_lines(folder), MILLISECOND_S) == []

@@ -160,6 +160,7 @@ def test_a_program_that_does_not_exit_is_killed(tmp_path: Path) -> None:
 
     async def wait() -> None:
         made = slot(tmp_path, "introduce(); wait(60)", failed.append, last_s=0.3)
+        await made.listen()
         await made.begin(Directory([]))
         await made.await_end()
         await made.close()
@@ -175,6 +176,7 @@ def test_a_clock_that_was_set_makes_its_times_meaningless(tmp_path: Path, monkey
         made = slot(tmp_path, "introduce()", failed.append)
         offsets = iter([OFFSET_NS, OFFSET_NS + 2_000_000])
         monkeypatch.setattr("peer.runtime.scripted.epoch_offset_ns", lambda: next(offsets))
+        await made.listen()
         await made.begin(Directory([]))
         await made.await_end()
         await made.close()
@@ -189,6 +191,7 @@ def test_a_peer_that_is_stopped_kills_its_program_without_a_fault(tmp_path: Path
     async def wait() -> None:
         made = slot(tmp_path, "introduce(); wait(60)", failed.append)
         before = descendants(os.getpid()).keys()
+        await made.listen()
         await made.begin(Directory([]))
         (program,) = descendants(os.getpid()).keys() - before
         await made.close()

@@ -262,13 +262,15 @@ FILE = """
 version = "1"
 about = "A test."
 command = ["/opt/{name}"]
-contract = "{contract}"
+contract = {contract}
 memory_mib = 20
 start_cpu_s = {start_s}
 """
 
 
-def implementation(folder: Path, name: str, contract: str, start_s: float = 0.1) -> str:
+def implementation(folder: Path, name: str, *contracts: str, start_s: float = 0.1) -> str:
+    """A file that names a contract, or a list of several."""
+    contract = json.dumps(contracts if len(contracts) > 1 else contracts[0])
     path = folder / f"{name}.toml"
     path.write_text(FILE.format(name=name, contract=contract, start_s=start_s))
     return str(path)
@@ -281,8 +283,28 @@ def test_an_implementation_names_its_contract(tmp_path: Path) -> None:
     assert (made.events, made.says) == ("gossipsub-interop", ("duplicate",))
     lines = implementation(tmp_path, "other", "lines")
     mix = [{"implementation": go, "share": 1}, {"implementation": lines, "share": 1}]
-    with pytest.raises(ExperimentError, match="expected implementations of one contract, got gossipsub-interop, lines"):
+    problem = r"expected implementations with a contract in common, got go \(gossipsub-interop\), other \(lines\)"
+    with pytest.raises(ExperimentError, match=problem):
         experiment({"command": None, "events": "trace", "mix": mix})
+
+
+def test_implementations_are_driven_as_all_of_them_can_be_or_as_the_experiment_says(tmp_path: Path) -> None:
+    go = implementation(tmp_path, "go", "gossipsub-interop")
+    both = implementation(tmp_path, "both", "lines", "gossipsub-interop")
+    mix = [{"implementation": both, "share": 1}, {"implementation": go, "share": 1}]
+    made = experiment({"command": None, "events": "trace", "mix": mix}).peer
+    assert [made.events, *(program.contract for program in made.programs)] == ["gossipsub-interop"] * 3
+    alone: dict[str, Any] = {"command": None, "implementation": both}
+    for events, contract, says in (
+        ("trace", "lines", ()),
+        ("lines", "lines", ()),
+        ("gossipsub-interop", "gossipsub-interop", ("duplicate",)),
+    ):
+        made = experiment(alone | {"events": events}).peer
+        assert (made.events, made.says, made.programs[0].contract) == (contract, says, contract)
+    problem = r"\$\.peer\.events: expected gossipsub-interop, as the implementations have it, got lines"
+    with pytest.raises(ExperimentError, match=problem):
+        experiment({"command": None, "events": "lines", "implementation": go})
 
 
 def test_programs_that_cannot_listen_before_they_connect_are_refused(tmp_path: Path) -> None:

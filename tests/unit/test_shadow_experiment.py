@@ -139,6 +139,16 @@ def test_an_experiment_in_the_manner_of_gossipsub_interop_is_planned(tmp_path: P
     assert planned.plan.experiment.peer.processes[0].command[1:] == ("--params", "/srv/params.json")
 
 
+def test_node_i_of_gossipsub_interop_is_the_host_of_its_number(tmp_path: Path) -> None:
+    """In the order of names, node2 would be where node10 is."""
+    (tmp_path / "graph.gml").write_text(INTEROP_GRAPH)
+    said = yaml.safe_load(INTEROP)
+    said["hosts"] = {f"node{number}": said["hosts"]["node1" if number == 10 else "node0"] for number in range(11)}
+    planned = plan(tmp_path, yaml.dump(said))
+    assert own_names(agent_of(planned)) == [f"node{number}" for number in range(11)]
+    assert planned.underlay.rate_mbit.tolist() == [[1024] * 10 + [50]] * 2
+
+
 def test_paths_to_the_folder_of_the_data_lead_to_that_of_the_file(tmp_path: Path) -> None:
     words = "-c ../../../a.conf --in=../../../b x/../../../c ../../d"
     planned = plan(tmp_path, BASIC.replace("args: -c true", f"args: {words}"))

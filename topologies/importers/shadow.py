@@ -1,7 +1,7 @@
 """The hosts and the network of an experiment of Shadow (``shadow.yaml``).
 
-Each host of the file is a host of the underlay, in the order of their names. What processes run on them does not matter
-here: ``trellis run shadow.yaml`` runs them, and any other experiment can use the network alone.
+Each host of the file is a host of the underlay, in the order of ``ShadowFile.hosts``. What processes run on them does
+not matter here: ``trellis run shadow.yaml`` runs them, and any other experiment can use the network alone.
 """
 
 from __future__ import annotations

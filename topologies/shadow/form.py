@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -81,7 +81,8 @@ class ShadowFile(Struct, frozen=True):
         seed: of its random draws.
         graph: where its graph is.
         shortest: whether packets take shortest paths; otherwise the link between two nodes.
-        hosts: in the order of their names, in which Shadow numbers them, too.
+        hosts: in the order of their names, in which Shadow numbers them, too. If they are called ``node0`` to
+            ``node<N-1>``, they are in the order of these numbers.
         remarks: a sentence for each kind of keys that have no effect here.
     """
 
@@ -171,7 +172,7 @@ class _Reader:
         hosts = self._mapping("hosts", value)
         if not 2 <= len(hosts) <= MOST_HOSTS:
             raise self._error("hosts", f"expected from 2 to {MOST_HOSTS:,} hosts, got {len(hosts):,}")
-        for name in sorted(hosts):
+        for name in _in_order(hosts):
             place = f"hosts.{name[:80]}"
             if name == "localhost" or not (_HOST_NAME.match(name) and all(name.split("."))):
                 raise self._error(place, "expected a host name of at most 64 characters: a to z, 0 to 9, hyphens, dots")
@@ -333,6 +334,13 @@ class _Reader:
         """Return the error at a place; ``got``: the value that is wrong."""
         shown = f", got {_shown(got[0])}" if got else ""
         return InputError(f"{self._file}: {_printable(place)}", f"{problem}{shown}")
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    """Return the names of hosts in their order. Node i of gossipsub-interop is the host ``node<i>``."""
+    named = sorted(names)
+    numbered = [f"node{number}" for number in range(len(named))]
+    return numbered if sorted(numbered) == named else named
 
 
 def _hint(name: str, known: dict[str, Rule]) -> str:

@@ -110,7 +110,7 @@ HOST: Final[dict[str, Rule]] = {
     "bandwidth_down": USED,
     "bandwidth_up": USED,
     "host_options": USED,
-    "ip_addr": Refused("hosts get the addresses 10.0.0.1, 10.0.0.2, ... in the order of their names", _is_none),
+    "ip_addr": Refused("hosts get the addresses 10.0.0.1, 10.0.0.2, ... in their order", _is_none),
 }
 
 PROCESS: Final[dict[str, Rule]] = {

@@ -95,8 +95,8 @@ class PeerSpec(Struct, forbid_unknown_fields=True, frozen=True):
     ``gossipsub-interop`` report duplicates."""
     implementation: str | None = None
     """The implementation that the peers are: the name of one that Trellis knows (`trellis fetch` lists them), or the
-    path of a file, relative to this file ([programs.md](programs.md#implementations)). It sets ``command``,
-    ``events``, ``says``, ``memory_mib`` and ``start_cpu_s``."""
+    path of a file, relative to this file ([programs.md](programs.md#implementations)). It sets ``command``, ``says``,
+    ``memory_mib`` and ``start_cpu_s``, and ``events`` if that is ``trace``."""
     mix: tuple[MixSpec, ...] = ()
     """Several implementations in one run, instead of ``implementation``."""
     processes: tuple[ProcessSpec, ...] = ()
