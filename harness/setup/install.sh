@@ -101,7 +101,7 @@ echo "trellis: setting up $root (log: $log)" >&2
 install_system_packages
 if ! has_current_venv; then
     follow "python packages" '^ *(Collecting|Processing|\+) ' "$(grep -c '==' "$root/requirements.lock")" sh "$setup/venv.sh" "$root"
-    # With the archive analyses start some seconds sooner. It is optional, and .ci/run makes it beside other work.
+    # With the archive analyses start some seconds sooner. It is optional; .ci/run --all makes it.
     [ "${CI:-}" = true ] || follow "Spark's classes" '\.jsa$' 1 "$root/.venv/bin/python" -P -m metrics.session || true
 fi
 stamp=$(stamp_of "$root" "$group")
