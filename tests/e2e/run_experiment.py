@@ -69,7 +69,7 @@ IN_PROCESS = ("--master", "here")
 """For tests that are not about Spark: they need not wait until it has begun."""
 
 QUICKLY = (*IN_PROCESS, "--no-report")
-"""For tests that are not about the report either: it takes most of the processor time of a small analysis."""
+"""For tests that are not about the report either: it takes half of the processor time of a small analysis."""
 
 WITHOUT_PROMETHEUS = ("--set", "prometheus.enabled=false")
 """For runs that go to their end: Prometheus takes only what time others leave, so its answers may take minutes."""
