@@ -228,11 +228,8 @@ def make_blob_script(nodes: int) -> list[dict[str, Any]]:
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm fetches the implementation in JavaScript")
-def test_the_libraries_in_javascript_and_python_follow_a_script(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The programs are those of the package registries. Each node publishes one message, also to the other library."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_the_libraries_in_javascript_and_python_follow_a_script(tmp_path: Path) -> None:
+    """Each node publishes one message, also to the other library. Both are in the user's cache, which peers see."""
     assert cli.main(["fetch", "js-libp2p", "py-libp2p"]) == 0
     (tmp_path / "params.json").write_text(json.dumps({"script": make_blob_script(6)}))
     experiment = tmp_path / "libraries.toml"

@@ -33,11 +33,11 @@ def test_lines_and_their_analysis_have_the_same_figures(tmp_path: Path) -> None:
 def test_messages_are_apart_if_one_figure_is() -> None:
     ours = Figures(3.0, 1.0, 0.5, 1.0)
     for theirs in (
-        ours._replace(all_s=3.0 + 2 * CUT_S),
-        ours._replace(half_s=1.0 - 2 * CUT_S),
-        ours._replace(duplicates=0.75),
-        ours._replace(reached=0.9),
+        Figures(3.0 + 2 * CUT_S, 1.0, 0.5, 1.0),
+        Figures(3.0, 1.0 - 2 * CUT_S, 0.5, 1.0),
+        Figures(3.0, 1.0, 0.75, 1.0),
+        Figures(3.0, 1.0, 0.5, 0.9),
     ):
         assert find_apart({1: ours, 2: ours}, {1: theirs, 2: ours}) == [1]
     assert find_apart({1: ours}, {1: ours, 2: ours}) == [2]
-    assert find_apart({1: ours}, {1: ours._replace(all_s=3.0 + CUT_S / 2)}) == []
+    assert find_apart({1: ours}, {1: Figures(3.0 + CUT_S / 2, 1.0, 0.5, 1.0)}) == []
