@@ -1,4 +1,4 @@
-"""``trellis bench``: run the benchmarks. Each is a script that measures one subject and prints ratios."""
+"""``trellis bench``: run the benchmarks. Each is a script that measures one subject."""
 
 import argparse
 import os

@@ -337,7 +337,8 @@ class Collector:
             from metrics.measures.registry import FIRST_NUMBERS  # takes long to import
 
             summary = self._summary
-            report = str(self._run_dir.absolute() / REPORT_PAGE)
+            page = self._run_dir.absolute() / REPORT_PAGE
+            report = str(page) if page.exists() else None  # as with --no-report
             return Ended("analysed", summary.verdict, summary.reasons, dict(summary.headline), FIRST_NUMBERS, report)
         if self._manifest is not None:
             return None if self._is_analysing else Ended("not analysed")

@@ -160,10 +160,11 @@ class AgentSpec(Struct, frozen=True):
             ValueError: ``shared`` names a node twice, or one that is not on this machine.
         """
         places = {place.node: place for place in self.peers}
-        together = [node for nodes in self.shared for node in nodes]
-        if len(set(together)) < len(together) or not places.keys() >= set(together):
+        named = [node for nodes in self.shared for node in nodes]
+        together = set(named)
+        if len(together) < len(named) or not places.keys() >= together:
             raise ValueError("agent.json: expected nodes of this machine in shared, each at most once")
-        alone = [(place,) for place in self.peers if place.node not in set(together)]
+        alone = [(place,) for place in self.peers if place.node not in together]
         return [*(tuple(places[node] for node in nodes) for nodes in self.shared), *alone]
 
     @property

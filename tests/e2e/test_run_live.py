@@ -44,6 +44,7 @@ def test_the_last_snapshot_has_the_numbers_of_the_summary(run: Watched) -> None:
     assert last.ended is not None
     assert (last.ended.state, last.ended.verdict) == ("analysed", run.summary["verdict"])
     assert last.ended.headline == headline
+    assert last.ended.report is None, "the run was asked for none"
     assert [reason.text for reason in last.reasons] == run.summary["reasons"]
     assert last.messages.published == headline["messages_published"]
     assert last.messages.expected == headline["deliveries_expected"]

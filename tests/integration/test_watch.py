@@ -67,6 +67,19 @@ def test_a_run_that_is_over_is_shown_once(analysed: Path) -> None:
     assert (found.messages.published, found.messages.delivered, found.messages.expected) == (50, 100, 200)
 
 
+def test_a_report_is_named_if_there_is_one(analysed: Path) -> None:
+    page = analysed / "report/index.html"
+    page.parent.mkdir()
+    page.touch()
+    ended = decode(finish(start(analysed, "--json"))[1]).ended
+    assert ended is not None
+    assert ended.report == str(page)
+    page.unlink()
+    ended = decode(finish(start(analysed, "--json"))[1]).ended
+    assert ended is not None
+    assert ended.report is None
+
+
 def test_its_outcome_is_printed_as_that_of_run(analysed: Path) -> None:
     status, out, err = finish(start(analysed))
     assert (status, err) == (3, "")
