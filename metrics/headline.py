@@ -15,6 +15,7 @@ from metrics.measures.groups import GROUPS, GroupMessages
 from metrics.measures.learning import LEARNING
 from metrics.measures.measure import Values
 from metrics.measures.registry import HEADLINE
+from metrics.measures.resources import RESOURCES, Resources
 from metrics.measures.snapshots import LINKS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.overlay.nodes import NodeLinks
@@ -37,7 +38,7 @@ def headline(run: RunDir) -> dict[str, Any]:
     totals = read_totals(run)
     numbers |= DELIVERIES.numbers(_deliveries(totals.messages))
     numbers |= TRAFFIC.numbers(_traffic(run, totals.hops, adversaries))
-    numbers |= EMULATION.numbers(_emulation(run, totals))
+    numbers |= EMULATION.numbers(_emulation(run, totals)) | RESOURCES.numbers(_resources(run))
     numbers |= _groups(run, totals.messages, adversaries) | _learning(run) | _attack(run, totals.messages, adversaries)
     numbers["messages_published"] = numbers["messages"]
     return hide_values({name: numbers[name] for name in HEADLINE if name in numbers}, find_missing(run))
@@ -164,7 +165,24 @@ def _emulation(run: RunDir, totals: Totals) -> EmulationFacts:
         receive_delays_ms=totals.hops.judged_receive_ms,
         lateness_ms_p99=worst.get("plane_lateness"),
         second_lateness_ms=_present(fidelity, "lateness_p99_ns") / 1e6,
+        wire_bytes=_wire_bytes(run),
+        deliveries=totals.messages.deliveries.delivered,
     )
+
+
+def _wire_bytes(run: RunDir) -> float | None:
+    """Return the bytes of TCP and UDP packets in the workload; None if nothing was captured."""
+    workload, overhead = run.phase("workload"), read_columns(run, "overhead", "second_ns", "wire_bytes", "other_bytes")
+    if workload is None or not len(overhead):
+        return None
+    sent = _between(overhead, "second_ns", workload.start_ns, workload.end_ns - 1)
+    return float(np.sum(sent["wire_bytes"].to_numpy() - sent["other_bytes"].to_numpy()))
+
+
+def _resources(run: RunDir) -> Resources:
+    workload, used = run.phase("workload"), run.manifest.resources
+    workload_s = 0.0 if workload is None else (workload.end_ns - workload.start_ns) / 1e9
+    return Resources(len(run.nodes), workload_s, used.get("peers_pss_mib"), used.get("peers_cpu_s"))
 
 
 def _rtt_errors(run: RunDir) -> Values:

@@ -131,7 +131,7 @@ class Execution:
         self.problems += [("invalid", f"lost during the run: {text}") for text in self.supervision.problems]
         with self.phase_log.phase("stop"), self.noting("the peers did not end", "invalid"):
             if isinstance(self.testbed, Accounting):
-                self.resources = self.testbed.resources()  # not before: reading a process's memory pauses it
+                self.resources |= self.testbed.resources()  # not before: reading a process's memory pauses it
             self._hear_agents(deployment.wait(clock.real_s(DRAIN_S + STOP_S)))
 
     def _pass_phases(self, planned: Timeline) -> None:
@@ -142,11 +142,22 @@ class Execution:
         """
         for phase in planned.phases:
             try:
-                with step(phase.name, self.clock.real_s((phase.end_ns - phase.start_ns) / 1e9)):
+                real_s = self.clock.real_s((phase.end_ns - phase.start_ns) / 1e9)
+                with step(phase.name, real_s), self._accounting(phase.name):
                     self.supervision.wait_until(phase.end_ns)
             finally:
                 end_ns = min(phase.end_ns, max(phase.start_ns, self.clock.now_ns()))
                 self.phase_log.add(phase.name, phase.start_ns, end_ns)
+
+    @contextlib.contextmanager
+    def _accounting(self, phase: str) -> Iterator[None]:
+        """Measure the processor time of the peers in the workload, on a testbed that knows it."""
+        if phase != "workload" or not isinstance(self.testbed, Accounting):
+            yield
+            return
+        before_s = self.testbed.cpu_s()
+        yield
+        self.resources["peers_cpu_s"] = round(self.testbed.cpu_s() - before_s, 2)
 
     def judge_leads(self, leads_ns: Mapping[str, int]) -> None:
         """Report the machines whose peers received the start too late: they lost warm-up time or publications.

@@ -126,5 +126,8 @@ class Faulting(Protocol):
 class Accounting(Protocol):
     """A testbed that knows what its peers use."""
 
+    def cpu_s(self) -> float:
+        """Return the processor time (real s) of all peers until now. Called at both ends of the workload."""
+
     def resources(self) -> dict[str, float]:
         """Return what the peers use now. Called after the measured time, before they end."""

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from metrics.measures.measure import Family, Sample, Values, largest
+from metrics.measures.measure import Family, Sample, Values, largest, ratio
 
 
 class EmulationFacts(Struct, frozen=True):
@@ -16,6 +16,8 @@ class EmulationFacts(Struct, frozen=True):
     receive_delays_ms: Sample  # the delay in the receiver's host, for each hop
     lateness_ms_p99: float | None  # the value of its check; None = not tested
     second_lateness_ms: Values  # the 99th percentile of the data plane's lateness, for each second
+    wire_bytes: float | None  # that hosts sent in the workload, in packets of TCP and UDP; None = nothing was captured
+    deliveries: int  # that were made
 
 
 EMULATION = Family[EmulationFacts]("the network and the hosts")
@@ -28,6 +30,12 @@ EMULATION.add_statistics(
 )
 EMULATION.add_statistics(
     "stretch", "", "delay of a delivery / one-way delay of the direct path (stretch)", lambda it: it.stretches, "p50"
+)
+EMULATION.add(
+    "wire_bytes_per_delivery",
+    "bytes",
+    "bytes of TCP and UDP packets, with headers, that hosts sent in the workload, over deliveries",
+    lambda it: None if it.wire_bytes is None else ratio(it.wire_bytes, it.deliveries),
 )
 EMULATION.add_statistics(
     "rtt_error_ms", "ms", "RTT error of the idle network", lambda it: it.rtt_errors_ms, "p50", "p99"

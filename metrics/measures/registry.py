@@ -12,6 +12,7 @@ from metrics.measures.groups import GROUPS, NEWCOMERS
 from metrics.measures.interests import INTERESTS
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Addition, Family, Measure
+from metrics.measures.resources import RESOURCES
 from metrics.measures.snapshots import DISTANCES, GRAPH, LINKS, NODES, TOPICS, VIEWS, WIRE_LINKS
 from metrics.measures.traffic import TRAFFIC
 from metrics.measures.underlay import UNDERLAY
@@ -34,10 +35,10 @@ STUDIED: tuple[Family[Any], ...] = (
 )
 """The families that a study may name: a simulation in memory has their facts."""
 
-FAMILIES: tuple[Family[Any], ...] = (*STUDIED, WIRE_LINKS, LEARNING, ATTACK, EMULATION)
+FAMILIES: tuple[Family[Any], ...] = (*STUDIED, WIRE_LINKS, LEARNING, ATTACK, EMULATION, RESOURCES)
 """Every family."""
 
-REPORTED: tuple[Family[Any], ...] = (DELIVERIES, TRAFFIC, EMULATION, GROUPS, LEARNING, ATTACK, DISCLOSURE)
+REPORTED: tuple[Family[Any], ...] = (DELIVERIES, TRAFFIC, EMULATION, RESOURCES, GROUPS, LEARNING, ATTACK, DISCLOSURE)
 """The families whose measures from plugins a run's report has, too."""
 
 _MEASURE_OF = {"messages_published": "messages"}
@@ -61,6 +62,7 @@ _OWN_HEADLINE = (
     *("topics", "topic_components", "topic_components_max", "topics_partitioned", "topic_diameter_max"),
     *(*GROUPS.names, *LEARNING.names, *ATTACK.names, *DISCLOSURE.names),
     *(name for name in EMULATION.names if name not in ("stretch_p50", *_LEAST)),
+    *RESOURCES.names,
 )
 
 

@@ -240,6 +240,9 @@ class Manifest(Struct, frozen=True):
 
     ``uncaptured`` is why a testbed that can capture did not, although the experiment asks for it; empty = it captured.
 
+    ``resources`` is what the processes in the hosts used, without Mininet's shells: ``peer_processes`` and their memory
+    ``peers_pss_mib`` at the end, and their processor time in the workload, ``peers_cpu_s`` (real s).
+
     ``per_process`` is the most peers that one process had, as the experiment allows.
 
     ``can`` are the abilities of the testbed; None in manifests of earlier versions, so ask ``has_ability``.

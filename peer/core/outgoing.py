@@ -17,6 +17,9 @@ REFILL_NS = 5_000_000_000
 FORGET_NS = 30_000_000_000
 """How long a node is not a candidate after its link failed (ns). Then it can be chosen again if it came back."""
 
+DRAWS = "overlay"
+"""The purpose of the draws of the chosen nodes."""
+
 Preference = Callable[[Bitset], tuple[Bitset, TopicId | None]]
 """Returns the candidates from which to draw the next node, and the topic that the node is chosen for."""
 
@@ -53,7 +56,7 @@ class OutgoingLinks:
         looks_again: bool = True,
     ) -> None:
         self.chosen: dict[NodeId, TopicId | None] = {}
-        self.draws = substream(state.seed, state.node, "overlay")
+        self.draws = substream(state.seed, state.node, DRAWS)
         self._membership = membership
         self._degree = degree
         self._prefer = prefer

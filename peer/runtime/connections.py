@@ -1,8 +1,14 @@
-"""The nodes that a program must connect to, drawn from those that are up."""
+"""The nodes that a program must connect to, drawn from those that are up.
+
+The draws are those of an overlay that opens links to random nodes (``peer.core.outgoing``). So programs with
+``peer.connect = N`` have the connections of GossipSub with ``connections = N`` and ``discovery = "random"``, if all
+nodes are up.
+"""
 
 from peer.core.bitset import Bitset, bitset, choose
 from peer.core.directory import Directory
 from peer.core.identifiers import NodeId
+from peer.core.outgoing import DRAWS
 from peer.core.randomness import substream
 from peer.instances.bootstrap import first_directory, tell
 from peer.instances.spec import OverlayDocument
@@ -25,7 +31,7 @@ class Connections:
         self._overlay = overlay
         self._spec = overlay.nodes[node]
         self._degree = degree
-        self._draws = substream(self._spec.seed, node, "connections")
+        self._draws = substream(self._spec.seed, node, DRAWS)  # as an overlay draws that opens links to random nodes
 
     def begin(self) -> list[NodeId]:
         """Return the nodes for a node that starts with the peers.

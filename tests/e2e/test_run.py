@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from metrics.measures.resources import RESOURCES
 from tests.e2e.run_experiment import (
     IN_PROCESS,
     Finished,
@@ -133,12 +134,15 @@ def test_phases_follow_each_other_and_last_as_planned(run: Watched) -> None:
     assert phases["workload"]["start_ns"] == run.manifest["zero_ns"]
 
 
-def test_every_peer_ended_as_expected_and_its_memory_was_counted(run: Watched) -> None:
+def test_every_peer_ended_as_expected_and_what_it_used_was_counted(run: Watched) -> None:
     states = {state["process"]: state for state in run.manifest["final_states"]}
     assert {f"peer-{node}" for node in range(HOSTS)} <= set(states)
     assert all(state["state"] == state["expected"] for state in states.values())
     assert run.manifest["resources"]["peer_processes"] >= HOSTS
     assert run.manifest["resources"]["peers_pss_mib"] > HOSTS
+    assert run.manifest["resources"]["peers_cpu_s"] > 0
+    summary = json.loads((run.run_dir / "summary.json").read_text())
+    assert all(summary["headline"][name] > 0 for name in (*RESOURCES.names, "wire_bytes_per_delivery"))
 
 
 def test_a_trace_cut_in_half_is_noticed_and_the_rest_analysed(run: Watched, tmp_path: Path) -> None:

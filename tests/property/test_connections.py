@@ -2,12 +2,15 @@
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from peer.core.directory import Directory, PeerInfo
 from peer.instances.spec import NodeSpec, OverlayDocument
+from peer.protocols.registry import Composition, compose
 from peer.runtime.connections import Connections
+from peer.testing import Solo, connects
 
 
 def document(nodes: int, seed: int, down: frozenset[int] = frozenset()) -> OverlayDocument:
@@ -34,6 +37,25 @@ def test_each_pair_is_told_once_and_each_node_has_its_connections(
     links = Counter(end for pair in pairs for end in pair)
     assert all(links[node] >= min(degree, len(up) - 1) for node in up)
     assert pairs == [(node, peer) for node in up for peer in Connections(overlay, node, degree).begin()]
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        Composition({"name": "random", "degree": 3}),
+        Composition({"name": "gossipsub", "connections": 3, "discovery": "random"}, interests="announced-only"),
+    ],
+    ids=lambda parts: parts.overlay["name"],
+)
+@given(nodes=st.integers(1, 12), seed=st.integers(0, 9))
+def test_programs_have_the_connections_of_a_protocol_with_random_links(parts: Composition, nodes: int, seed: int):
+    plan = document(nodes, seed)
+    told = {frozenset((node, peer)) for node in range(nodes) for peer in Connections(plan, node, 3).begin()}
+    opened = set()
+    for node in range(nodes):
+        solo = Solo(compose(node, seed, (0,), parts))
+        opened |= {frozenset((node, peer)) for peer in connects(solo.start(dict.fromkeys(range(nodes), (0,))))}
+    assert told == opened
 
 
 def test_a_node_replaces_those_that_have_left_and_no_others():

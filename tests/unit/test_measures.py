@@ -21,6 +21,7 @@ from metrics.measures.interests import INTERESTS, LEVELS, Interests
 from metrics.measures.learning import LEARNING, SCORES
 from metrics.measures.measure import Family, Measure
 from metrics.measures.registry import HEADLINE, MEASURES, OVERLAY, STUDIED, find_measure
+from metrics.measures.resources import RESOURCES, Resources
 from metrics.measures.traffic import TRAFFIC, Traffic
 from metrics.measures.underlay import UNDERLAY
 from metrics.overlay.interests import correlate, correlate_topics, intersect_top
@@ -344,12 +345,15 @@ def test_learning_compares_the_first_and_the_last_epoch() -> None:
 
 def test_the_networks_measures_are_none_without_samples() -> None:
     none, some = np.empty(0), np.arange(101.0)
-    assert set(EMULATION.numbers(EmulationFacts(none, none, none, None, none, none, None, none)).values()) == {None}
-    found = EMULATION.numbers(EmulationFacts(some, some + 1, some + 2, 3.0, some + 4, some + 5, 6.0, some + 7))
+    unknown = EmulationFacts(none, none, none, None, none, none, None, none, None, 0)
+    assert set(EMULATION.numbers(unknown).values()) == {None}
+    known = EmulationFacts(some, some + 1, some + 2, 3.0, some + 4, some + 5, 6.0, some + 7, 400.0, 8)
+    found = EMULATION.numbers(known)
     assert found == {
         "least_delay_ms_p50": 50,
         "least_delay_ms_p99": 99,
         "stretch_p50": 51,
+        "wire_bytes_per_delivery": 50,
         "rtt_error_ms_p50": 52,
         "rtt_error_ms_p99": 101,
         "wire_error_ms_p99": 3,
@@ -358,3 +362,12 @@ def test_the_networks_measures_are_none_without_samples() -> None:
         "lateness_ms_p99": 6,
         "lateness_ms_p99_worst": 107,
     }
+
+
+def test_what_peers_used_is_per_peer_and_second_of_the_workload() -> None:
+    assert RESOURCES.numbers(Resources(20, 30.0, memory_mib=500.0, cpu_s=3.0)) == {
+        "peer_memory_mib": 25.0,
+        "peer_cpu_ratio": 0.005,
+    }
+    for unknown in (Resources(20, 30.0, None, None), Resources(0, 0.0, 1.0, 1.0)):
+        assert set(RESOURCES.numbers(unknown).values()) == {None}

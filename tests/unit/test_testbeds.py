@@ -126,7 +126,8 @@ def test_a_plane_has_the_interface(name: str) -> None:
 
 def test_a_plane_without_a_method_is_noticed() -> None:
     assert deviations(Probing, Experiment) == ["probe"]
-    assert deviations(Accounting, type("Other", (), {"resources": lambda self, more: {}})) == ["resources"]
+    other = type("Other", (), {"cpu_s": emulated_testbed.EmulatedTestbed.cpu_s, "resources": lambda self, more: {}})
+    assert deviations(Accounting, other) == ["resources"]
 
 
 # --------------------------------------------------------------------------------------------------- names
@@ -381,6 +382,10 @@ class WatchedTestbed(BareTestbed):
     def stop_recording(self) -> None:
         self.asked.append("stop")
 
+    def cpu_s(self) -> float:
+        self.asked.append("cpu")
+        return 1.5 * self.asked.count("cpu")
+
     def resources(self) -> dict[str, float]:
         self.asked.append("resources")
         return {"peers_pss_mib": 1.0}
@@ -422,8 +427,8 @@ def test_a_testbed_without_probes_and_captures_is_asked_for_none(
 def test_a_testbed_is_asked_for_all_that_it_does_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     testbed = WatchedTestbed()
     manifest = run_on(testbed, tmp_path, monkeypatch)
-    assert testbed.asked == ["before", "start", "resources", "stop", "after"]
-    assert manifest.resources == {"peers_pss_mib": 1.0}
+    assert testbed.asked == ["before", "start", "cpu", "cpu", "resources", "stop", "after"]
+    assert manifest.resources == {"peers_pss_mib": 1.0, "peers_cpu_s": 1.5}
     phases = [phase.name for phase in manifest.phases]
     assert phases == ["boot", "deploy", "probe_before", *RUNNING, "settle", "probe_after", "collect"]
 

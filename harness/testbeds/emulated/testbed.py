@@ -42,7 +42,7 @@ from metrics.processors import find_groups, read_throttling
 from metrics.recorded.host_captures import choose_hosts
 from metrics.rundir import AppliedChange, write_file
 from metrics.rundir.files import ACHIEVED_FILE, CAPTURE_FOLDER, FAULTS_FILE, PRESSURE_FILE, WORK_FOLDER
-from peer.runtime.agent_metrics import read_pss_bytes
+from peer.runtime.agent_metrics import read_cpu_s, read_pss_bytes
 from peer.runtime.clock import Clock
 from topologies.timeline import Change, instants_of
 
@@ -191,6 +191,10 @@ class EmulatedTestbed:
     @property
     def _link_changes(self) -> list[Change]:
         return [change for change in self._changes if not change.paused]
+
+    def cpu_s(self) -> float:
+        """Return the processor time (real s) of all processes in the hosts except Mininet's shells."""
+        return read_cpu_s(hosts.processes(self.net.hosts))
 
     def resources(self) -> dict[str, float]:
         """Return the memory of all processes in the hosts except Mininet's shells, in about 1 ms per process."""
