@@ -178,6 +178,7 @@ def with_programs(peer: PeerSpec, folder: Path) -> PeerSpec:
     _refuse_contradictions(peer)
     key = "$.peer.mix[{}].implementation" if peer.mix else "$.peer.implementation"
     found = [_find_fetched(each.implementation, key.format(number), folder) for number, each in enumerate(mix)]
+    _refuse_transports(found)
     contract = _choose_contract(peer.events, found)
     programs = tuple(_describe(each, contract) for each in found)
     total = sum(each.share for each in mix) or 1.0
@@ -224,6 +225,13 @@ def _refuse_contradictions(peer: PeerSpec) -> None:
             raise ExperimentError(f"$.peer.mix[{number}]", "expected either a share above 0 or nodes")
     if len(set(named)) < len(named):
         raise ExperimentError("$.peer.mix", "a node has two implementations")
+
+
+def _refuse_transports(found: Sequence[Found]) -> None:
+    """Refuse programs that cannot connect to each other."""
+    if len({each.said.transport for each in found}) > 1:
+        each = ", ".join(f"{other.name} ({other.said.transport})" for other in found)
+        raise ExperimentError("$.peer.mix", f"expected implementations with the same transport, got {each}")
 
 
 def _choose_contract(events: Events, found: Sequence[Found]) -> Contract:

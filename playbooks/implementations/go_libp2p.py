@@ -1,4 +1,4 @@
-"""Drives p2pd, the daemon of go-libp2p, as a peer: `go_libp2p.py P2PD`. docs/programs.md describes the lines.
+"""Drives p2pd, the daemon of go-libp2p, as a peer: `go_libp2p.py P2PD [--quic]`. docs/programs.md describes the lines.
 
 The daemon is asked by protobuf messages on a Unix socket. It is given no bootstrap nodes, relays or DHT. A node's key
 has the node's number as its seed (32 bytes, little-endian), so that every node knows every other node's peer id.
@@ -19,7 +19,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 CONNECT, PUBSUB = 1, 8
 PUBLISH, SUBSCRIBE = 2, 3
 NODE, HOST, PORT = int(os.environ["TRELLIS_NODE"]), os.environ["TRELLIS_HOST"], int(os.environ["TRELLIS_PORT"])
+QUIC = "--quic" in sys.argv
 SOCKET, KEY = "p2pd.sock", "key"
+TCP_CODE, UDP_CODE, QUIC_V1_CODE = 6, 273, 461  # of multiaddresses: multiformats/multicodec, table.csv
 ATTEMPTS = 6
 
 
@@ -99,8 +101,16 @@ async def start(p2pd):
     seed, public = key_of(NODE)
     Path(KEY).write_bytes(b"\x08\x01\x12\x40" + seed + public)
     listen = f"/unix/proc/self/cwd/{SOCKET}"  # a multiaddress has absolute paths only
-    words = [p2pd, "-listen", listen, "-hostAddrs", f"/ip4/{HOST}/tcp/{PORT}", "-id", KEY]
-    words += ["-pubsub", "-quic=false", "-relay=false", "-relayService=false", "-relayDiscovery=false", "-q"]
+    own = f"/ip4/{HOST}/udp/{PORT}/quic-v1" if QUIC else f"/ip4/{HOST}/tcp/{PORT}"
+    words = [p2pd, "-listen", listen, "-hostAddrs", own, "-id", KEY]
+    words += [
+        "-pubsub",
+        f"-quic={str(QUIC).lower()}",
+        "-relay=false",
+        "-relayService=false",
+        "-relayDiscovery=false",
+        "-q",
+    ]
     quiet = asyncio.subprocess.DEVNULL
     daemon = await asyncio.create_subprocess_exec(*words, stdin=quiet, stdout=quiet)
     while not Path(SOCKET).exists():
@@ -111,7 +121,9 @@ async def start(p2pd):
 
 
 async def connect(node, host, port):
-    address = b"\x04" + socket.inet_aton(host) + b"\x06" + port.to_bytes(2, "big")
+    address = b"\x04" + socket.inet_aton(host) + varint(UDP_CODE if QUIC else TCP_CODE) + port.to_bytes(2, "big")
+    if QUIC:
+        address += varint(QUIC_V1_CODE)
     body = blob(2, blob(1, peer_id(node)) + blob(2, address) + number(3, 20))
     for _ in range(ATTEMPTS):
         try:

@@ -38,6 +38,7 @@ command = ["{{files}}/program", "{{here}}", "{{node}}"]
 memory_mib = {memory}
 start_cpu_s = 0.5
 says = {says}
+transport = "{transport}"
 fetch = [["sh", "-c", "echo {said} > program"]]
 
 [sha256]
@@ -51,10 +52,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def write(folder: Path, name: str, *, says: str = "[]", memory: int = 40, said: str = "a program") -> str:
+def write(
+    folder: Path,
+    name: str,
+    *,
+    says: str = "[]",
+    memory: int = 40,
+    said: str = "a program",
+    transport: str = "tcp",
+) -> str:
     digest = hashlib.sha256(CONTENT).hexdigest()
     path = folder / f"{name}.toml"
-    path.write_text(FILE.format(says=says, memory=memory, said=said, digest=digest))
+    path.write_text(FILE.format(says=says, memory=memory, said=said, digest=digest, transport=transport))
     return str(path)
 
 
@@ -103,6 +112,17 @@ def test_keys_that_contradict_an_implementation_are_refused(tmp_path: Path, keys
     assert raised.value.path == place
 
 
+def test_programs_that_cannot_connect_to_each_other_are_refused(tmp_path: Path) -> None:
+    tcp, udp, other = (
+        fetched(tmp_path, name, transport=name[:3], said="a program") for name in ("tcp", "udp", "udp-too")
+    )
+    with pytest.raises(ExperimentError, match=r"the same transport, got tcp \(tcp\), udp \(udp\)") as raised:
+        experiment(mix=[{"implementation": tcp, "share": 1}, {"implementation": udp, "share": 1}])
+    assert raised.value.path == "$.peer.mix"
+    mixed = experiment(mix=[{"implementation": udp, "share": 1}, {"implementation": other, "share": 1}])
+    assert [program.transport for program in mixed.peer.programs] == ["udp", "udp"]
+
+
 def test_what_is_not_there_is_refused_with_the_command_that_gets_it(tmp_path: Path) -> None:
     path = write(tmp_path, "one")
     with pytest.raises(ExperimentError, match=f"one has not been fetched; try: trellis fetch {path}"):
@@ -138,15 +158,15 @@ def test_a_path_is_relative_to_the_experiment_file(tmp_path: Path, monkeypatch: 
 
 
 def test_a_file_beside_it_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "lacking.toml"
-    path.write_text(FILE.format(memory=1, says=[], said="x", digest="0").replace('"sh",', '"sh", "{here}/build.sh",'))
+    path = Path(write(tmp_path, "lacking"))
+    path.write_text(path.read_text().replace('"sh",', '"sh", "{here}/build.sh",'))
     with pytest.raises(ExperimentError, match=r"a command names .*build\.sh: No such file"):
         find_implementation(str(path), "$.peer.implementation")
 
 
 def test_another_driver_is_another_implementation_with_the_same_files(tmp_path: Path) -> None:
-    path, driver = tmp_path / "driven.toml", tmp_path / "driver.py"
-    path.write_text(FILE.format(memory=1, says=[], said="x", digest="0").replace('"{here}"', '"{here}/driver.py"'))
+    path, driver = Path(write(tmp_path, "driven")), tmp_path / "driver.py"
+    path.write_text(path.read_text().replace('"{here}"', '"{here}/driver.py"'))
     driver.write_text("one")
     one = find_implementation(str(path), "")
     driver.write_text("another")
