@@ -86,6 +86,14 @@ async function connect (peer, other, address, port) {
   }
 }
 
+function hearCopies (pubsub, tell) { // no event tells of later copies
+  const receive = pubsub.handleReceivedMessage.bind(pubsub)
+  pubsub.handleReceivedMessage = (from, message) => {
+    tell(`${from}`, message)
+    return receive(from, message)
+  }
+}
+
 function makeMessage (id, size) {
   const data = new Uint8Array(Math.max(8, size))
   view(data).setBigUint64(0, BigInt(id))
@@ -93,19 +101,30 @@ function makeMessage (id, size) {
 }
 
 async function obey () {
-  const { TRELLIS_NODE: node, TRELLIS_HOST: host, TRELLIS_PORT: port } = process.env
+  const { TRELLIS_NODE: node, TRELLIS_NODES: nodes, TRELLIS_HOST: host, TRELLIS_PORT: port } = process.env
   const peer = await start(node, host, port, {})
   const { pubsub } = peer.services
-  const seen = new Set()
+  const numbers = new Map()
+  for (let other = 0; other < Number(nodes); other++) {
+    numbers.set(`${peerIdFromPrivateKey(await keyOf(other))}`, other)
+  }
+  const delivered = new Set()
+  const sources = new Map() // of messages: the node that sent the first copy
   const report = (...words) => process.stdout.write(`${words.join(' ')} ts_ns=${process.hrtime.bigint()}\n`)
+  hearCopies(pubsub, (from, { data }) => {
+    const id = idOf(data)
+    if (sources.has(id)) report('duplicate', id, `from=${numbers.get(from)}`)
+    else sources.set(id, numbers.get(from))
+  })
   pubsub.addEventListener('message', ({ detail }) => {
     const id = idOf(detail.data)
-    if (id >> 32n !== BigInt(node) && pubsub.getTopics().includes(detail.topic) && !seen.has(id)) {
-      seen.add(id)
-      report('deliver', id)
+    if (id >> 32n !== BigInt(node) && pubsub.getTopics().includes(detail.topic) && !delivered.has(id)) {
+      delivered.add(id)
+      report('deliver', id, `from=${sources.get(id)}`)
     }
   })
   async function publish (id, topic, size) {
+    sources.set(BigInt(id), Number(node))
     report('publish', id)
     await pubsub.publish(topic, makeMessage(id, size))
   }
@@ -134,11 +153,7 @@ async function follow (path) {
     const line = { time: new Date().toISOString(), level: 'INFO', msg, ...fields }
     process.stdout.write(`${JSON.stringify(line)}\n`)
   }
-  const receive = pubsub.handleReceivedMessage.bind(pubsub)
-  pubsub.handleReceivedMessage = (from, message) => { // no event tells of later copies
-    tell('Received Message', { from: `${from}`, topic: message.topic, id: `${idOf(message.data)}` })
-    return receive(from, message)
-  }
+  hearCopies(pubsub, (from, { topic, data }) => tell('Received Message', { from, topic, id: `${idOf(data)}` }))
   tell('PeerID', { id: `${peer.peerId}`, node_id: node })
   for (const each of mine) {
     switch (each.type) {

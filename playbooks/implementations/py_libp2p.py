@@ -124,18 +124,28 @@ async def connect(host, node, address, port):
 
 async def obey():
     node, address, port = int(os.environ["TRELLIS_NODE"]), os.environ["TRELLIS_HOST"], int(os.environ["TRELLIS_PORT"])
+    numbers = {ID.from_pubkey(key_of(other).public_key): other for other in range(int(os.environ["TRELLIS_NODES"]))}
     subscriptions = {}
+    sources = {}  # of messages: the node that sent the first copy
 
     def report(*words):
         print(*words, f"ts_ns={time.monotonic_ns()}", flush=True)
+
+    def hear(sender, message):
+        message_id = id_of(message.data)
+        if message_id in sources:
+            report("duplicate", message_id, f"from={numbers[sender]}")
+        else:
+            sources[message_id] = numbers[sender]
 
     async def receive(subscription):
         while True:
             message_id = id_of((await subscription.get()).data)
             if message_id >> 32 != node:
-                report("deliver", message_id)
+                report("deliver", message_id, f"from={sources[message_id]}")
 
     async with started(node, address, port, GossipSub, {}, strict_signing=True) as (host, pubsub, nursery):
+        pubsub.hear = hear
         print("ready", flush=True)
         async for line in trio.wrap_file(sys.stdin):
             match line.split():
@@ -147,6 +157,7 @@ async def obey():
                 case "unsubscribe", topic:
                     await pubsub.unsubscribe(topic)
                 case "publish", message_id, topic, size:
+                    sources[int(message_id)] = node
                     report("publish", message_id)
                     nursery.start_soon(pubsub.publish, topic, make_message(int(message_id), int(size)))
                 case ["stop"]:

@@ -49,10 +49,10 @@ USUAL = (("run", "small.toml", "--testbed", "simulated", "--out", "run", "--mast
 """``test_sweep.py`` has a sweep on Spark in such a folder, too, which one process continues."""
 
 OTHERS = (
+    ("tables", "run"),
     ("report", "run", "--master", "here"),
     ("sweep", "study.toml", "--out", "swept", "--master", "here"),
     ("run", "small.toml", "--testbed", "simulated", "--out", "run-on-spark"),
-    ("tables", "run"),
     ("sweep", "study.toml", "--out", "spark", "--master", "local[1]"),
 )
 
