@@ -15,7 +15,8 @@ def build_reported(staging: Place, share: Share) -> dict[str, Rows]:
     """Return ``TRANSMISSIONS`` in buckets of messages, from the programs' reports of a share of the messages.
 
     A delivery or a duplicate is a copy, except a publisher's delivery of its own message. A duplicate there is a copy
-    that came back, which is one in runs whose frames are known, too. Programs do not report which nodes are relays.
+    that came back, which is one in runs whose frames are known, too. Its sender is null if its report does not name
+    it. Programs do not report which nodes are relays.
     """
     nothing = {field.name: pa.scalar(None, field.type) for field in TRANSMISSIONS}
     parts = []
@@ -23,7 +24,8 @@ def build_reported(staging: Place, share: Share) -> dict[str, Rows]:
         rows = read_bucket(staging / name, schema, share, where=pc.field("event") == event)
         if event == "deliver":
             rows = rows.filter(pa.array(numbers(rows["message_id"], -1) >> 32 != numbers(rows["node"], -1)))
-        known = {"message_id": rows["message_id"], "dst_node": rows["node"], "log_recv_ns": rows["ts_ns"]}
+        known = {"message_id": rows["message_id"], "src_node": rows["peer"], "dst_node": rows["node"]}
+        known["log_recv_ns"] = rows["ts_ns"]
         flags = {"is_dup": pa.scalar(event == "duplicate"), "is_relay": pa.scalar(False), "at_relay": pa.scalar(False)}
         filled = {field: pa.repeat(value, len(rows)) for field, value in (nothing | flags).items()}
         parts.append(conform(filled | known, TRANSMISSIONS))

@@ -60,16 +60,25 @@ def test_columns_keep_their_types_and_rows_their_keys():
 def test_reported_copies_are_those_that_came_from_other_nodes(tmp_path: Path):
     """Message 1 << 32 is node 1's. Nodes 2 and 3 deliver it, node 2 has two duplicates; node 1 hears it again, too."""
     number = 1 << 32
-    told = [("publish", 1, 10), ("deliver", 1, 11), ("deliver", 2, 12), ("deliver", 3, 13), ("relay", 4, 14)]
-    further = [("duplicate", 2, 15), ("duplicate", 2, 16), ("duplicate", 1, 17), ("reject", 3, 18)]
+    told = [
+        ("publish", 1, 10, None),
+        ("deliver", 1, 11, None),
+        ("deliver", 2, 12, 1),
+        ("deliver", 3, 13, None),
+        ("relay", 4, 14, 3),
+    ]
+    further = [("duplicate", 2, 15, 3), ("duplicate", 2, 16, None), ("duplicate", 1, 17, 2), ("reject", 3, 18, 1)]
     for name, schema, rows in (("told", TOLD, told), ("further", FURTHER, further)):
         (tmp_path / name).mkdir()
-        lines = [{"event": event, "node": node, "ts_ns": ts_ns, "message_id": number} for event, node, ts_ns in rows]
+        lines = [
+            dict(zip(("event", "node", "ts_ns", "peer"), row, strict=True)) | {"message_id": number} for row in rows
+        ]
         pq.write_table(pa.Table.from_pylist(lines, schema=schema), tmp_path / name / "part-0.parquet")
     [rows] = build_reported(tmp_path, Share())["reported"]
-    found = [(row["dst_node"], row["log_recv_ns"], row["is_dup"], row["at_relay"]) for row in rows.to_pylist()]
-    first, later = [(2, 12, False, False), (3, 13, False, False)], [(2, 15), (2, 16), (1, 17)]
-    assert found == [*first, *((node, ts_ns, True, False) for node, ts_ns in later)]
+    names = ("src_node", "dst_node", "log_recv_ns", "is_dup", "at_relay")
+    found = [tuple(row[name] for name in names) for row in rows.to_pylist()]
+    first, later = [(1, 2, 12), (None, 3, 13)], [(3, 2, 15), (None, 2, 16), (2, 1, 17)]
+    assert found == [*((*row, False, False) for row in first), *((*row, True, False) for row in later)]
 
 
 @pytest.mark.parametrize(
