@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 from _namespaces import held_namespaces, inside, listen
 
+from benchmarks._waiting import wait_for
 from harness.machine import sandbox
 from harness.machine.awake import kept_awake
 from harness.machine.netns import entered
@@ -50,6 +51,7 @@ FRAME_BYTES = 256
 FLOOD_S = 2.0
 LOAD_S = 3.0
 TCP_S = 5
+READY_S = 10.0
 ROUNDS = 2
 LOADS = (0.1, 0.5, 0.9)
 SEGMENTS = 4
@@ -176,14 +178,15 @@ def _wirefilter(netns: list[str]) -> Iterator[None]:
     with ExitStack() as running:
         for switch in switches:
             running.enter_context(_running(["vde_switch", "-s", str(switch)]))
-            _await((switch / "ctl").exists)
+            wait_for((switch / "ctl").exists, "the switch to compare with", READY_S)
         wire = ["wirefilter", "-v", ":".join(map(str, switches)), "-d", f"{ONE_WAY_MS:g}"]
         running.enter_context(_running(wire))
         for path, switch, address in zip(netns, switches, ADDRESSES, strict=True):
             running.enter_context(_running([*inside(path), "vde_plug2tap", "-s", str(switch), "wan0"]))
             configure = f"ip address add {address}/16 dev wan0 && ip link set wan0 up"
-            _await(partial(_succeeds, [*inside(path), "sh", "-c", configure]))
-        _await(lambda: not np.isnan(_ping(netns, 1, 100.0)).any())
+            configured = partial(_succeeds, [*inside(path), "sh", "-c", configure])
+            wait_for(configured, "the device of the network to compare with", READY_S)
+        wait_for(lambda: not np.isnan(_ping(netns, 1, 100.0)).any(), "the network to compare with", READY_S)
         yield
 
 
@@ -200,14 +203,6 @@ def _running(command: list[str]) -> Iterator[None]:
 
 def _succeeds(command: list[str]) -> bool:
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-
-def _await(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError("the network to compare with did not come up")
-        time.sleep(0.05)
 
 
 # ------------------------------------------------------------------------------------------------- measurements

@@ -32,7 +32,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -41,6 +41,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from benchmarks._waiting import wait_for
 from harness.doctor.collisions import CHECKOUT
 from harness.machine import sandbox
 from peer.core.contract import message_id
@@ -194,7 +195,7 @@ def _agent(checkout: Path, work: Path) -> Iterator[None]:
     command = [sys.executable, "-m", "peer.runtime.agent", str(work)]
     agent = subprocess.Popen(command, stdin=subprocess.PIPE, cwd=checkout, env=environment)
     try:
-        _await(lambda: (work / SOCKET).exists() and call(work, ["status"])["ready"], "the relays to be ready")
+        wait_for(lambda: (work / SOCKET).exists() and call(work, ["status"])["ready"], "the relays to be ready", WAIT_S)
         call(work, ["start", str(time.time_ns() + round(START_S * 1e9))])
         yield
     finally:
@@ -225,14 +226,6 @@ def _write_documents(work: Path, place: int, per_process: int, load: Load) -> No
     (work / AGENT_FILE).write_bytes(msgspec.json.encode(agent))
     (work / OVERLAY_FILE).write_bytes(msgspec.json.encode(OverlayDocument(RUN, "complete", nodes)))
     (work / SCHEDULE_FILE).write_bytes(b"")
-
-
-def _await(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {WAIT_S:.0f} s for {what}")
-        time.sleep(0.05)
 
 
 @dataclass

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Callable
 from pathlib import Path
 
 # A script's own folder comes first on the path, and this very file would hide the package of its name.
@@ -26,6 +25,7 @@ sys.path.remove(str(Path(__file__).parent))
 import msgspec
 import uvloop
 
+from benchmarks._waiting import wait_for
 from harness.machine import sandbox
 from peer.core.contract import message_id
 from peer.core.frames import UNLIMITED_TTL, Data
@@ -90,12 +90,12 @@ def _time_peers(messages: int) -> tuple[float, float]:
         work = Path(folder)
         _write_documents(work, messages)
         agent = subprocess.Popen([sys.executable, "-m", "peer.runtime.agent", folder], stdin=subprocess.PIPE)
-        _await(lambda: (work / SOCKET).exists() and call(work, ["status"])["ready"], "the peers to be ready")
+        wait_for(lambda: (work / SOCKET).exists() and call(work, ["status"])["ready"], "the peers to be ready", LIMIT_S)
         relay = call(work, ["status"])["peers"][str(RELAY)]["pid"]
         zero_ns = int(call(work, ["start", str(time.time_ns() + 1_500_000_000)])["zero_ns"])
-        _await(lambda: time.monotonic_ns() >= zero_ns, "the start")
+        wait_for(lambda: time.monotonic_ns() >= zero_ns, "the start", LIMIT_S)
         before_s = _cpu_s(relay)
-        _await(lambda: _delivered() >= messages, "the last delivery")
+        wait_for(lambda: _delivered() >= messages, "the last delivery", LIMIT_S)
         spent_s, wall_s = _cpu_s(relay) - before_s, (time.monotonic_ns() - zero_ns) / 1e9
         assert agent.stdin is not None
         agent.stdin.close()
@@ -138,14 +138,6 @@ def _cpu_s(pid: int) -> float:
     """User and system time of a process (s)."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _await(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {LIMIT_S:.0f} s for {what}")
-        time.sleep(0.05)
 
 
 # ------------------------------------------------------------------------------------------------- bare relay

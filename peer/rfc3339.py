@@ -20,6 +20,11 @@ class PrintedTime(NamedTuple):
     epoch_ns: int
     resolution_ns: int
 
+    @property
+    def last_ns(self) -> int:
+        """The last instant that is printed like this (ns since the epoch)."""
+        return self.epoch_ns + self.resolution_ns - 1
+
 
 def parse_time(text: str) -> PrintedTime:
     """Parse a time.

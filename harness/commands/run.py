@@ -25,7 +25,14 @@ from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
 from harness.stages import manifest
-from harness.stages.analysis import EXIT_CODES, add_master_arguments, executor_options, remark_on_java
+from harness.stages.analysis import (
+    EXIT_CODES,
+    AnalysisError,
+    UnreadableRunError,
+    add_master_arguments,
+    executor_options,
+    remark_on_java,
+)
 from harness.stages.prepared import STOPPED, Prepared, prepared
 from harness.stages.repetition import is_spoiled_by_host, next_attempt
 from harness.terminal import say, say_json
@@ -236,12 +243,19 @@ def perform_stage(testbed: str, run_dir: Path, stopped: int | None = None) -> in
 
 @contextlib.contextmanager
 def _saying_what_is_left(run_dir: Path) -> Iterator[None]:
-    """Add to an interrupt what remains of the run."""
+    """Add to an interrupt, and to the error of a failed analysis, what remains of the run."""
+    is_complete = f"{run_dir} is complete but not analysed; try: trellis report {run_dir}"
     try:
         yield
+    except UnreadableRunError:  # another analysis would find the same
+        raise
+    except AnalysisError as error:
+        if (run_dir / MANIFEST_FILE).exists():
+            raise AnalysisError(f"{error}; {is_complete}") from None
+        raise
     except KeyboardInterrupt as interrupt:
         if (run_dir / MANIFEST_FILE).exists():
-            interrupt.add_note(f"{run_dir} is complete but not analysed; try: trellis report {run_dir}")
+            interrupt.add_note(is_complete)
         elif run_dir.exists():
             interrupt.add_note(f"{run_dir} has no {MANIFEST_FILE}, so it cannot be analysed")
         raise

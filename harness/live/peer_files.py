@@ -25,12 +25,16 @@ _TRACE, _END = Decoder(TraceLine), Decoder(FinalState)
 
 def find_work_folder(run_dir: Path) -> Path | None:
     """Return the folder in which the peers of a run on this machine work; None = it is not known yet, or not here."""
-    path = run_dir / DEPLOYMENT_FILE
-    if not path.exists():
+    record = _read_record(run_dir)
+    if record is None:
         return None
-    name = read_document(path, Decoder(Record).decode).folder
-    folder = run_dir / WORK_FOLDER / name
-    return folder if _FOLDER.match(name) and folder.is_dir() else None
+    folder = run_dir / WORK_FOLDER / record.folder
+    return folder if _FOLDER.match(record.folder) and folder.is_dir() else None
+
+
+def _read_record(run_dir: Path) -> Record | None:
+    path = run_dir / DEPLOYMENT_FILE
+    return read_document(path, Decoder(Record).decode) if path.exists() else None
 
 
 def count_traces(folder: Path) -> int:
@@ -39,11 +43,16 @@ def count_traces(folder: Path) -> int:
 
 
 def read_log(run_dir: Path, node: int) -> bytes | None:
-    """Return the end of the log of a node's peer; None = there is none here."""
+    """Return the end of the log of a node's peer; None = there is none here.
+
+    Peers that share a process have one log, which has the name of the first one's node.
+    """
+    record = _read_record(run_dir)
+    first = next((nodes[0] for nodes in record.shared if node in nodes), node) if record is not None else node
     for folder in (find_work_folder(run_dir), run_dir):
         if folder is not None:
             try:
-                return read_tail(folder / log_file(node), LOG_BYTES)
+                return read_tail(folder / log_file(first), LOG_BYTES)
             except OSError:
                 continue
     return None

@@ -102,7 +102,7 @@ def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
     capacity = Capacity(
         processes=hosts * per_host + len(own) + SUPPORT_PROCESSES,
         memory_mib=round(SUPPORT_MIB + _peers_mib(experiment, hosts) + programs_mib + hosts**2 * PAIR_BYTES / 2**20, 1),
-        open_files=needed_files(hosts, experiment.peer.per_process),
+        open_files=needed_files(hosts, min(experiment.peer.per_process, hosts)),
     )
     return Needs(capacity, _wall_s(experiment, hosts), experiment.time_dilation)
 

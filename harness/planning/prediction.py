@@ -27,6 +27,7 @@ from peer.core.randomness import NETWORK, substream
 from peer.core.schedule import Action, Publish
 from peer.interop import CONTRACT
 from peer.protocols.description import Choice
+from peer.runtime.limits import most_peers, needed_files
 from peer.runtime.line_programs import READY_S
 from topologies.model import Underlay
 
@@ -38,6 +39,8 @@ SAMPLED_GROUP_NODES = 1_000
 
 SAMPLED_LINKS = 1_000_000
 """Limit on links of the model times sampled messages: dense overlays get a smaller sample."""
+
+OPEN_FILES = "open files in one process"
 
 MAX_ACTIONS = 5_000_000
 """Most actions of a schedule."""
@@ -95,9 +98,11 @@ def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> N
     for what, need, limit in (
         ("processes", needs.processes, has.processes),
         ("MiB of memory", needs.memory_mib, has.memory_mib),
-        ("open files in one process", needs.open_files, has.open_files),
+        (OPEN_FILES, needs.open_files, has.open_files),
     ):
         if need > limit:
+            if what == OPEN_FILES and "processes" in testbed.can:
+                _refuse_shared(experiment.peer.per_process, hosts, int(limit))
             problem = f"{hosts} hosts need {need:.0f} {what}, this machine has {limit:.0f}"
             raise ExperimentError("$.underlay.hosts", problem)
     starting_s = hosts * experiment.peer.start_cpu_s / usable_processors()
@@ -105,6 +110,20 @@ def refuse_oversized(experiment: Experiment, hosts: int, here: bool = True) -> N
     if starting_s > limit_s:
         problem = f"{hosts} programs need {starting_s:.0f} s to start here, and must be ready within {limit_s:g} s"
         raise ExperimentError("$.underlay.hosts", problem)
+
+
+def _refuse_shared(per_process: int, hosts: int, files: int) -> None:
+    """Refuse processes of so many peers if fewer would have few enough files open.
+
+    Args:
+        per_process: the peers of a process.
+        hosts: of the run.
+        files: the most that a process may have open, which is too few for these.
+    """
+    if most := most_peers(hosts, files):
+        need = f"{needed_files(hosts, min(per_process, hosts))} {OPEN_FILES}, this machine has {files}"
+        problem = f"expected at most {most} with {hosts} hosts on this machine, got {per_process}: they need {need}"
+        raise ExperimentError("$.peer.per_process", problem)
 
 
 def exceeded_limit(testbed: Description, hosts: int) -> str:

@@ -87,7 +87,7 @@ class Execution:
         self.reserve = Reserve(run_dir)
         self.lead_s = 0.0
         self.was_cut_short = False
-        self.record = Record(make_token())
+        self.record = Record(make_token(), shared=self.shared)
         self.supervision = Supervision(self.plan.experiment.supervision, self.clock)
         self.testbed = make_testbed(Setting(planned, run_dir, self.epoch_offset_ns, self.clock))
 
@@ -206,7 +206,7 @@ class Execution:
             return
         server = start_prometheus(self.run_dir, targets, experiment.prometheus.scrape_interval_s)
         started_s = time.time()
-        self.record = Record(self.record.folder, server.url)
+        self.record = msgspec.structs.replace(self.record, prometheus=server.url)
         write_document(self.run_dir / DEPLOYMENT_FILE, self.record)
         self.supervision.add(server.lost)
         try:
@@ -276,6 +276,7 @@ class Execution:
         if self.script:
             self.counters |= self._measure_introductions()
         final_states = (*peer_states(self.plan, self.run_dir), *findings.final_states)
+        addresses = {"folder": self.record.folder, "prometheus": self.record.prometheus}
         result = Manifest(
             run_id=manifest.run_id(self.plan.name, self.run_dir),
             testbed=self.description.name,
@@ -295,7 +296,7 @@ class Execution:
             resources=self.resources,
             time_dilation=self.clock.dilation,
             per_process=self.plan.experiment.peer.per_process,
-            deployment={name: text for name, text in msgspec.to_builtins(self.record).items() if text},
+            deployment={name: text for name, text in addresses.items() if text},
         )
         manifest.write(self.run_dir, result)
         return result

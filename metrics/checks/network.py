@@ -61,7 +61,8 @@ def publish_lag(publications: Publications) -> Judgement | Absent:
     """Fails if more than 1 % of the publications came more than {0} later than scheduled.
 
     A late publication shows an event loop that does not keep up. Publications during a pause of their peer, or in the
-    second after it, do not count.
+    second after it, do not count. Programs of gossipsub-interop count the instants of their script from their own
+    start, and print no publications: the lag of theirs is how much later than the warm-up their process was started.
 
     Late: a publication; scheduled, published.
     """

@@ -29,6 +29,7 @@
       copy.from = copy.sent ?? copy.left ?? copy.came ?? copy.read;
       if (copy.from === null) continue;
       copy.to = role === UNREAD ? null : Math.max(copy.read, copy.from);
+      copy.timed = copy.sent !== null || copy.left !== null; // programs report copies when they read them
       copies.push(copy);
     }
     const expected = new Map(given.expected.map(([node, delivered, direct, known]) =>
@@ -296,7 +297,7 @@
       pen.stroke();
     }
     for (const copy of message.copies) {
-      tick(copy.src, copy.from, copy.to === null ? colours.red : colours.grey, 0, half);
+      if (copy.timed) tick(copy.src, copy.from, copy.to === null ? colours.red : colours.grey, 0, half);
       if (copy.role === DUPLICATE) tick(copy.dst, copy.to, colours.mustard, -half, 0);
     }
     for (const [node, time] of message.reached) {
@@ -362,8 +363,9 @@
       lines.push(element("li", `${nameOf(path[0])} ${message.origin === "published" ? "published it at 0 ms" : "sent it"}.`));
       for (const node of path.slice(1)) {
         const copy = message.firsts.get(node), held = copy.from - (message.reached.get(copy.src) ?? copy.from);
-        const kept = held > 0.05 ? `, which sent it ${ms(held)} after it had it` : "";
-        lines.push(element("li", `${nameOf(node)} had it at ${ms(copy.to)}: ${ms(copy.to - copy.from)} from ${nameOf(copy.src)}${kept}.`));
+        const kept = copy.timed && held > 0.05 ? `, which sent it ${ms(held)} after it had it` : "";
+        const taken = copy.timed ? `: ${ms(copy.to - copy.from)}` : ",";
+        lines.push(element("li", `${nameOf(node)} had it at ${ms(copy.to)}${taken} from ${nameOf(copy.src)}${kept}.`));
       }
     } else if (message.reached.has(chosen)) {
       lines.push(element("li", "The path of the first copy is not known."));
@@ -381,9 +383,9 @@
     const row = element("tr");
     const sender = element("button", nameOf(copy.src), { type: "button", class: "link" });
     sender.addEventListener("click", () => select(copy.src));
-    const cells = [element("td"), element("td", ms(copy.from), { class: "number" }),
+    const cells = [element("td"), element("td", copy.timed ? ms(copy.from) : "", { class: "number" }),
                    element("td", copy.to === null ? "" : ms(copy.to), { class: "number" }),
-                   element("td", copy.to === null ? "" : ms(copy.to - copy.from), { class: "number" }),
+                   element("td", copy.timed && copy.to !== null ? ms(copy.to - copy.from) : "", { class: "number" }),
                    element("td", ROLES[copy.role])];
     cells[0].append(sender);
     const track = element("div", "", { class: "track", "aria-hidden": "true" });

@@ -129,9 +129,10 @@ def _about(run: Run, spread: Spread) -> str:
     several = "topics" if len(spread.topics) != 1 else "topic"
     size = "" if spread.payload_bytes is None else f" of {count(spread.payload_bytes, 'byte')}"
     made = sum(each.delivered_us is not None for each in spread.expected)
+    nameless = f", {spread.nameless:,} more whose ends are not known" if spread.nameless else ""
     return (
         f"Message {spread.message_id}{size} on {several} {', '.join(map(str, spread.topics)) or 'not known'}, "
         f"{spread.origin} by {run.name_node(spread.publisher)} {spread.origin_ns / 1e9:.3f} s after the workload's "
         f"zero. {made:,} of {count(len(spread.expected), 'expected delivery', 'expected deliveries')} made, "
-        f"{count(len(spread.copies) + spread.left_out, 'copy', 'copies')} sent."
+        f"{count(len(spread.copies) + spread.left_out, 'copy', 'copies')} sent{nameless}."
     )

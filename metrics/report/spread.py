@@ -81,6 +81,7 @@ class Spread(Struct, frozen=True, dict=True):
         expected: the expected deliveries, by node.
         copies: the copies, in the order in which they were sent.
         left_out: how many copies are not among ``copies``; none of them is a first copy.
+        nameless: how many copies are not among ``copies`` because their sender or receiver is not known.
     """
 
     message_id: int
@@ -92,6 +93,7 @@ class Spread(Struct, frozen=True, dict=True):
     expected: tuple[Expected, ...]
     copies: tuple[Copy, ...]
     left_out: int = 0
+    nameless: int = 0
 
     @cached_property
     def _came_from(self) -> Mapping[int, int]:
@@ -176,7 +178,9 @@ def _make_spread(run: Run, message: Mapping[str, Any], deliveries: pa.Table, cop
     inside = [
         pc.and_(pc.greater_equal(copies[name], 0), pc.less(copies[name], nodes)) for name in ("src_node", "dst_node")
     ]
-    copies = copies.filter(pc.and_(*inside)).sort_by([(name, "ascending") for name in _COPIES])
+    known = copies.filter(pc.and_(*inside))
+    nameless = len(copies) - len(known)
+    copies = known.sort_by([(name, "ascending") for name in _COPIES])
     instants = {name: numbers(copies[name], _NEVER) for name in _INSTANTS}
     begins = np.minimum.reduce([*instants.values()])
     origin, origin_ns = _find_origin(message, begins)
@@ -196,6 +200,7 @@ def _make_spread(run: Run, message: Mapping[str, Any], deliveries: pa.Table, cop
         tuple(_expect(row, origin_ns) for row in deliveries.sort_by("node").to_pylist() if 0 <= row["node"] < nodes),
         tuple(Copy(*row) for row in zip(*columns, role[kept].tolist(), strict=True)),
         len(copies) - len(kept),
+        nameless,
     )
 
 

@@ -355,10 +355,17 @@ class BegunPhase(Struct, frozen=True, omit_defaults=True):
 
 
 class Record(Struct, frozen=True):
-    """``deployment.json``: the run's ``folder`` below every machine's work folder, and where ``prometheus`` listens."""
+    """``deployment.json``.
+
+    Attributes:
+        folder: the run's folder below every machine's work folder.
+        prometheus: where the server listens.
+        shared: the nodes of each process that has the peers of several.
+    """
 
     folder: str
     prometheus: str | None = None
+    shared: tuple[tuple[int, ...], ...] = ()
 
 
 class Attempt(Struct, frozen=True):

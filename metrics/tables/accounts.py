@@ -23,11 +23,11 @@ from metrics.recorded.stalls import Stalls
 from metrics.storage import Place
 from metrics.storage.parquet import read_parquet
 from metrics.tables.buckets import read_bucket
-from metrics.tables.columns import Groups, find, numbers, says, valid
+from metrics.tables.columns import Groups, find, is_own, numbers, says, valid
 from metrics.tables.condensed import TRANSMISSIONS
 from metrics.tables.deliveries import first_deliveries
 from metrics.tables.hop_evidence import count_late
-from metrics.tables.interests import INTERESTS, UPTIMES
+from metrics.tables.interests import INTERESTS, UPTIMES, had_interest
 from metrics.tables.links import PHYSICAL
 from metrics.tables.message_evidence import of_piece
 from metrics.tables.published import PUBLISHED
@@ -102,7 +102,7 @@ def _weigh(sources: AccountSources, share: Share) -> AccountEvidence:
     told = read_bucket(sources.told, TOLD, share, where=where).filter(pc.field("event") != "publish")
     further = read_bucket(sources.further, FURTHER, share, where=where)
     copies, told, further = (_comparable(rows, sources.silent) for rows in (copies, told, further))
-    told = told.filter(pa.array(~(_is_own(told) & says(told["event"], "deliver"))))
+    told = told.filter(pa.array(~(is_own(told) & says(told["event"], "deliver"))))
     uptimes = read_parquet(sources.uptimes, schema=UPTIMES)
     events = pa.concat_tables([told.select(FURTHER.names), further])
     tested, deviations = _compare_counts(sources, copies, events, uptimes)
@@ -115,12 +115,6 @@ def _comparable(rows: pa.Table, silent: tuple[int, ...]) -> pa.Table:
     """Return the rows that are of a known message, and of a node whose trace says what it read."""
     known = valid(rows["message_id"], rows["node"]) & ~np.isin(numbers(rows["node"], -1), silent)
     return rows.filter(pa.array(known))
-
-
-def _is_own(rows: pa.Table) -> Bools:
-    """Return where the node is the message's publisher."""
-    own: Bools = numbers(rows["message_id"]) >> 32 == numbers(rows["node"])
-    return own
 
 
 def _compare_counts(
@@ -140,14 +134,14 @@ def _compare_counts(
         unsure = _is_unsure(sources, copies.filter(pa.array(short[read])))
         owed -= np.bincount(read[short[read]][unsure], minlength=count)
     firsts = kinds["deliver"] + kinds["relay"]
-    is_own = np.zeros(count, np.bool_)
-    is_own[account] = _is_own(both)
+    owned = np.zeros(count, np.bool_)
+    owned[account] = is_own(both)
     again = np.maximum(kinds["deliver"] - 1, 0) + np.maximum(kinds["relay"] - 1, 0)
     return count, {
         _LACKING: int(np.maximum(owed - handled, 0).sum()),
         _EXCESS: int(np.maximum(handled - reads, 0).sum()),
         _AGAIN: int(again.sum()),
-        _UNBEGUN: int(((firsts == 0) & (kinds["duplicate"] > 0) & ~is_own).sum()),
+        _UNBEGUN: int(((firsts == 0) & (kinds["duplicate"] > 0) & ~owned).sum()),
     }
 
 
@@ -200,18 +194,9 @@ def _compare_interests(sources: AccountSources, told: pa.Table, published: pa.Ta
 
 def _subscribed(interests: pa.Table, told: pa.Table) -> tuple[Bools, Bools]:
     """Return whether the node of each event surely subscribed to one of its topics, and whether it may have."""
-    row, topic = numbers(pc.list_parent_indices(told["topics"])), pc.list_flatten(told["topics"])
-    theirs, asked = common_keys([interests["node"], interests["topic"]], [told["node"].take(pa.array(row)), topic])
-    at_ns = numbers(told["ts_ns"])[row]
-    since, until = numbers(interests["from_ns"]), numbers(interests["to_ns"])
-
-    def last_end(begun_ns: Ints) -> Ints:
-        return numbers(latest_end(theirs, since, until, asked, begun_ns), -FOREVER)
-
-    found = np.zeros((2, len(told)), np.bool_)
-    np.logical_or.at(found[0], row, last_end(at_ns - CHURN_MARGIN.ns - 1) > at_ns + CHURN_MARGIN.ns)
-    np.logical_or.at(found[1], row, last_end(at_ns + CHURN_MARGIN.ns) >= at_ns - CHURN_MARGIN.ns)
-    return found[0], found[1]
+    earlier_ns, later_ns = (numbers(told["ts_ns"]) + margin_ns for margin_ns in (-CHURN_MARGIN.ns, CHURN_MARGIN.ns))
+    surely = had_interest(interests, told, earlier_ns - 1, later_ns)
+    return surely, had_interest(interests, told, later_ns, earlier_ns - 1)
 
 
 def _handling(sources: AccountSources, copies: pa.Table, told: pa.Table) -> Tally[LateCounts]:

@@ -39,6 +39,12 @@ def says(column: Column, word: str) -> Bools:
     return holds(pc.equal(column.cast(pa.string()), word))
 
 
+def is_own(rows: pa.Table) -> Bools:
+    """Return where ``node`` is the publisher of the message ``message_id``."""
+    own: Bools = numbers(rows["message_id"], -1) >> 32 == numbers(rows["node"], -1)
+    return own
+
+
 def holds(column: Column) -> Bools:
     """Return where a column of truth values is true, and not null."""
     found: Bools = pc.fill_null(column, fill_value=False).to_numpy(zero_copy_only=False)

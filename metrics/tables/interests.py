@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 
 from metrics.facts.population import ENDINGS
 from metrics.pcap.flows import factorise
+from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import NodeOutline
 from metrics.tables.columns import holds, numbers, says
 from metrics.tables.schemas import schema_of
-from metrics.tables.timespans import FOREVER, latest_end, next_instants
+from metrics.tables.timespans import FOREVER, common_keys, latest_end, next_instants
 from peer.trace import JOINED
 
 UPTIMES: Final = schema_of("node int, from_ns bigint, to_ns bigint")
@@ -51,6 +52,25 @@ def build_uptimes(starters: pa.Table, events: pa.Table) -> pa.Table:
     up = np.concatenate((np.ones(len(first), np.bool_), begins[begins | ends]))
     to_ns = next_instants(factorise(node)[0], from_ns, FOREVER)
     return pa.table([pa.array(each[up]) for each in (node, from_ns, to_ns)], UPTIMES.names).cast(UPTIMES)
+
+
+def had_interest(interests: pa.Table, rows: pa.Table, begun_ns: Ints, past_ns: Ints) -> Bools:
+    """Return which nodes subscribed to one of their topics from one instant until after another, (n,).
+
+    Args:
+        interests: ``INTERESTS``.
+        rows: (n,) node and topics.
+        begun_ns: (n,) the subscription had begun by this instant.
+        past_ns: (n,) it ended after this instant.
+    """
+    topics = rows["topics"].combine_chunks()
+    row, topic = numbers(pc.list_parent_indices(topics)), pc.list_flatten(topics)
+    theirs, asked = common_keys([interests["node"], interests["topic"]], [rows["node"].take(pa.array(row)), topic])
+    since_ns, until_ns = numbers(interests["from_ns"]), numbers(interests["to_ns"])
+    ends_ns = numbers(latest_end(theirs, since_ns, until_ns, asked, begun_ns[row]), -FOREVER)
+    found = np.zeros(len(rows), np.bool_)
+    np.logical_or.at(found, row, ends_ns > past_ns[row])
+    return found
 
 
 def build_interests(starters: pa.Table, events: pa.Table, settle_ns: int) -> pa.Table:

@@ -320,7 +320,9 @@ class Pipeline:
         if through is None:
             return
         transits = self._staging / "transits" if isinstance(self.transits, Transits) else None
-        sources = LinkSources(transits, self._transmissions, self._buckets, self._queues)
+        reported = FRAME in self._missing
+        copies = None if reported and DUPLICATE in self._missing else self._transmissions
+        sources = LinkSources(transits, copies, self._buckets, self._queues, reported)
         self._write_small(UNDERLAY_LINKS, build_underlay_links(self._executor, through, sources))
 
     def _save_groups(self) -> None:

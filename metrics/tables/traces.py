@@ -47,7 +47,7 @@ TOLD: Final = schema_of("""
 """)
 """The ``publish``, ``deliver`` and ``relay`` events."""
 
-FURTHER: Final = schema_of("event string, node int, ts_ns bigint, message_id bigint")
+FURTHER: Final = schema_of("event string, node int, peer int, ts_ns bigint, message_id bigint")
 """The ``duplicate`` events, and the ``reject`` events of copies that the node did not take."""
 
 HANDLED: Final = schema_of("""

@@ -36,22 +36,25 @@ class LinkSources(Struct, frozen=True):
 
     Attributes:
         transits: ``TRANSITS``; None = there are no captures.
-        transmissions: ``TRANSMISSIONS``.
+        transmissions: ``TRANSMISSIONS``; None = copies are not known.
         buckets: how many buckets each of them has.
         queues: ``QUEUES``, not in buckets; None = there are no captures, or no bottlenecks.
+        reported: whether copies are those that programs report, which may not name the sender.
     """
 
     transits: Place | None
-    transmissions: Place
+    transmissions: Place | None
     buckets: int
     queues: pa.Table | None = None
+    reported: bool = False
 
 
 def build_underlay_links(executor: Executor, through: Through, sources: LinkSources) -> pa.Table:
     """Return one row per link and direction.
 
     A packet that has entered the network counts on every link of the path between its hosts, even if it is lost on the
-    way. A copy of a message counts likewise, as a frame that was sent.
+    way. A copy of a message counts likewise, as a frame that was sent. Copies are null if they are not known, or if the
+    sender of a reported one is not.
 
     Args:
         executor: reads the buckets.
@@ -60,9 +63,6 @@ def build_underlay_links(executor: Executor, through: Through, sources: LinkSour
     """
     shares = all_shares(sources.buckets)
     size = len(through.graph.links)
-    copies, messages, most = np.zeros(size, np.int64), np.zeros(size, np.int64), np.zeros(size, np.int64)
-    for sums in executor.map(partial(_count_copies, through, sources.transmissions), shares):
-        copies, messages, most = copies + sums[0], messages + sums[1], np.maximum(most, sums[2])
     links, routers = through.graph.links, through.graph.routers
     columns: dict[str, Any] = {
         "link": range(size),
@@ -73,10 +73,12 @@ def build_underlay_links(executor: Executor, through: Through, sources: LinkSour
         "delay_ms": [link.delay_ms for link in links],
         "rate_mbit": [link.rate_mbit or None for link in links],
         "queue_ms": [link.queue_ms if link.rate_mbit else None for link in links],
-        "copies": copies,
-        "messages": messages,
-        "copies_max": most,
     }
+    if sources.transmissions is not None and not (
+        sources.reported and any(executor.map(partial(_lacks_sender, sources.transmissions), shares))
+    ):
+        counts = np.stack([*executor.map(partial(_count_copies, through, sources.transmissions), shares)])
+        columns |= {"copies": counts[:, 0].sum(0), "messages": counts[:, 1].sum(0), "copies_max": counts[:, 2].max(0)}
     if sources.transits is not None:
         found = executor.map(partial(_count_packets, through, sources.transits), shares)
         columns |= dict(zip(("packets", "wire_bytes", "pairs"), np.sum(found, axis=0), strict=True))
@@ -106,6 +108,11 @@ def _count_packets(through: Through, transits: Place, share: Share) -> Ints:
     for sums, values in zip(found, of_pairs, strict=True):
         np.add.at(sums, links, np.repeat(values, lengths))
     return found
+
+
+def _lacks_sender(transmissions: Place, share: Share) -> bool:
+    """Return whether the sender of a copy is not known."""
+    return bool(read_bucket(transmissions, TRANSMISSIONS, share, ["src_node"])["src_node"].null_count)
 
 
 def _count_copies(through: Through, transmissions: Place, share: Share) -> Ints:

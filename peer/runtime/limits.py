@@ -11,7 +11,7 @@ HOST_FILES = 4
 control socket and a process descriptor, a peer one connection, or two during a simultaneous open."""
 
 CONNECTIONS = 2
-"""Connections that a peer has at most with each host."""
+"""Connections that a peer has at most with each host. No protocol bounds how many hosts: other nodes choose, too."""
 
 SUPPORT_FILES = 64
 """Other files that any process has open: libraries, logs, captures."""
@@ -25,6 +25,16 @@ def needed_files(hosts: int, peers: int = 1) -> int:
         peers: the most peers in one process.
     """
     return hosts * max(HOST_FILES, CONNECTIONS * peers) + SUPPORT_FILES
+
+
+def most_peers(hosts: int, files: int) -> int:
+    """Return the most peers of a process that has at most some files open; 0 if the run's busiest process needs more.
+
+    Args:
+        hosts: of the run.
+        files: the most that a process may have open.
+    """
+    return (files - SUPPORT_FILES) // (CONNECTIONS * hosts) if needed_files(hosts) <= files else 0
 
 
 def allow_open_files(hosts: int, peers: int = 1) -> None:

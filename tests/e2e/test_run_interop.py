@@ -98,6 +98,17 @@ def test_every_message_reaches_every_node(done: Finished) -> None:
     assert [row["implementation"] for row in done.table("nodes")] == list(DIALECTS)
 
 
+def test_copies_have_the_senders_that_programs_print(done: Finished) -> None:
+    nodes = {copy["dst_node"] for copy in done.table("copies")}
+    named = {(DIALECTS[copy["dst_node"]], copy["is_dup"], copy["src_node"] in nodes) for copy in done.table("copies")}
+    assert {each for each in named if each[0] != "rust"} <= {
+        *((dialect, is_dup, True) for dialect in ("go", "jvm", "js") for is_dup in (False, True)),
+        *(("nim", is_dup, False) for is_dup in (False, True)),
+    }
+    assert {each for each in named if each[0] == "rust"} == {("rust", False, True), ("rust", True, False)}
+    assert not any(copy["is_relay"] or copy["at_relay"] for copy in done.table("copies"))
+
+
 def test_programs_wait_before_they_connect_and_their_lines_are_kept(done: Finished) -> None:
     script = json.loads((done.run_dir / "params.json").read_text())["script"]
     assert [each for each in script if each not in make_script()] == [{"type": "waitUntil", "elapsedSeconds": 5}]
@@ -179,7 +190,11 @@ def test_programs_follow_the_script_of_a_schedule(tmp_path: Path) -> None:
     assert headline["messages_published"] == len(published) > 3
     assert {line["at_ns"] % 1_000_000_000 for line in published} == {0}
     relays = [line for node in range(6) for line in made.lines(f"trace/{node}.jsonl") if line["event"] == "relay"]
-    assert relays
+    copies = made.table("copies")
+    assert {(copy["dst_node"], copy["message_id"]) for copy in copies if copy["is_relay"]} == {
+        (line["node"], line["message_id"]) for line in relays
+    }
+    assert all(copy["at_relay"] and not copy["is_dup"] for copy in copies if copy["is_relay"])
 
 
 LIBRARIES = """

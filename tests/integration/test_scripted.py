@@ -1,5 +1,6 @@
 """Programs of gossipsub-interop and the processes that start them, on loopback: their traces, and their faults."""
 
+import asyncio
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.deployment.identities import find_peer_id
+from peer.core import contract
 from peer.core.directory import Directory
 from peer.core.schedule import Publish, encode_schedule
 from peer.instances.spec import AgentSpec, NodeSpec, OverlayDocument, PeerPlace
@@ -142,7 +144,7 @@ def test_a_script_that_does_not_fit_is_refused_before_the_start(tmp_path: Path) 
     assert b"params.json: its publications are not those of the schedule" in said
 
 
-def slot(folder: Path, text: str, failed: Any, last_s: float = 30.0) -> Scripted:
+def slot(folder: Path, text: str, failed: Any, last_s: float = 30.0, trace: TraceFile | None = None) -> Scripted:
     """The slot of node 0, without an agent."""
     (folder / "output").mkdir()
     (folder / "params.json").write_text(json.dumps({"script": make_script(0)}))
@@ -150,9 +152,33 @@ def slot(folder: Path, text: str, failed: Any, last_s: float = 30.0) -> Scripted
     program = {"command": (sys.executable, "-c", PRELUDE + text), "events": "gossipsub-interop", "says": ("duplicate",)}
     agent = AgentSpec("m", 1, (place,), (place.listen,), 0, 0, 0, 0, 9.0, peer_ids=IDS[:1], **program)
     overlay = OverlayDocument(1, "random", (NodeSpec(0, 1, (0,), {}, {}),))
-    trace = TraceFile(folder / "trace.jsonl", 0, (0,), 0)
+    trace = trace or TraceFile(folder / "trace.jsonl", 0, (0,), 0)
     setting = Setting(0, agent, overlay, {5: (0,)}, UNDILATED, folder.absolute() / "tmp")
     return Scripted(setting, Part((0,), {77: 5}, {5: 0}), folder, trace, failed, last_s)
+
+
+def test_a_publication_has_its_instant_after_the_start_of_its_own_program(tmp_path: Path) -> None:
+    """The schedule has the instant for programs that start with the warm-up; the lag is how much later this one did."""
+    failed: list[ProgramError] = []
+    around_ns = []
+    trace = TraceFile(tmp_path / "own.jsonl", 0, (0,), 0)
+
+    async def publish() -> None:
+        made = slot(tmp_path, "introduce(); wait(60)", failed.append, trace=trace)
+        await made.listen()
+        around_ns.append(UNDILATED.now_ns())
+        await made.begin(Directory([]))
+        around_ns.append(UNDILATED.now_ns())
+        await asyncio.sleep(0.01)
+        made.feed(contract.Publish((0,), 5, bytes(64)))
+        await made.close()
+
+    run(publish)
+    trace.close(0)
+    assert failed == []
+    _, published, _ = map(json.loads, (tmp_path / "own.jsonl").read_text().splitlines())
+    assert published["event"] == "publish"
+    assert around_ns[0] <= published["ts_ns"] <= around_ns[1]
 
 
 def test_a_program_that_does_not_exit_is_killed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from metrics.report.page import closest, expectation, judged
 from metrics.report.run import Run
 from metrics.report.slow import SlowRow
 from metrics.rundir import FAILED, NOT_APPLICABLE, NOT_JUDGED, PASSED, Check, RunDir, Scope, Summary
-from metrics.totals import RowCount, Totals
+from metrics.totals import CopyCounts, RowCount, Totals
 from tests.fabricated_totals import make_totals
 from tests.grouped_tables import grouped
 
@@ -40,9 +40,9 @@ NOTHING_ODD: dict[str, Any] = {
 class Shown(Run):
     """A run that has the tables given, and no files."""
 
-    def __init__(self, sent: dict[int, int] | None = None, hidden: bool = False, **tables: Any) -> None:
+    def __init__(self, sent: dict[int, int] | None = None, hidden: bool = False, nameless: int = 0, **tables: Any):
         self._tables = {name: pd.DataFrame(columns) for name, columns in {**NOTHING_ODD, **tables}.items()}
-        self._sent, self._hidden = sent or {}, hidden
+        self._sent, self._hidden, self._nameless = sent or {}, hidden, nameless
         self.adversaries = frozenset({ADVERSARY})
         self.verdict, self.protocol = "valid", "random"
         self.peer: dict[str, Any] = {"command": None}
@@ -87,7 +87,9 @@ class Shown(Run):
     def totals(self) -> Totals:
         made = make_totals(ZERO_NS, self._tables["deliveries"], adversaries=self.adversaries)
         sent = {node: RowCount(rows) for node, rows in self._sent.items()}
-        return structs.replace(made, messages=structs.replace(made.messages, copies_by_sender=sent))
+        received = {0: CopyCounts(sum(self._sent.values()) + self._nameless, 0, 0, 0)}
+        messages = structs.replace(made.messages, copies_by_sender=sent, copies_by_node=received)
+        return structs.replace(made, messages=messages)
 
 
 def said(run: Run, slow: list[SlowRow] | None = None) -> list[str]:
@@ -168,6 +170,7 @@ def test_the_most_loaded_node_is_an_honest_one() -> None:
     )
     assert said(Shown(sent={2: 35}))[-1] == "Node 2 sends the most copies of messages: 35."
     assert said(Shown(sent={ADVERSARY: 900})) == [WAITING], "no honest node sent any"
+    assert said(Shown(sent={0: 10, 2: 35}, nameless=1)) == [WAITING], "another node may have sent the rest"
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,17 @@ def test_the_first_and_the_last_one_count(tmp_path: Path) -> None:
     assert found == {"introduced_ns_min": 250_000_000, "introduced_ns_max": 1_000_000_003}
 
 
+@pytest.mark.parametrize(
+    ("time", "last_ns"),
+    [("40.123", 123_999_999), ("40.1230", 123_099_999), ("40", 999_999_999), ("40.123000001", 123_000_001)],
+)
+def test_the_last_one_was_not_later_than_its_digits_allow(time: str, last_ns: int, tmp_path: Path) -> None:
+    write(tmp_path, 0, introduction("40.100000000"))
+    write(tmp_path, 1, introduction(time))
+    found = measure_introductions(tmp_path, range(2), 5_000_000_000, OFFSET_NS)
+    assert found["introduced_ns_max"] == last_ns
+
+
 @pytest.mark.parametrize("lines", [(), ("no JSON",), ('{"msg":"PeerID","id":"12D3","node_id":0}',)])
 def test_without_an_introduction_there_is_no_counter(lines: tuple[str, ...], tmp_path: Path) -> None:
     write(tmp_path, 0, *lines)

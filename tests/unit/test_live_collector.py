@@ -16,7 +16,7 @@ from harness.live.peer_files import LOG_BYTES, read_log
 from harness.live.snapshot import LATEST_S, MOST_LINKS, FaultSpan, Snapshot
 from metrics.recount import recount
 from metrics.rundir import DamagedError, RunDir
-from metrics.rundir.files import DATAPLANE_FILE, PHASES_FILE
+from metrics.rundir.files import DATAPLANE_FILE, DEPLOYMENT_FILE, PHASES_FILE
 from peer.files import EXITS_FILE, log_file
 from tests.recorded_run import extract_run
 from tests.replayed_run import ReplayedRun, read_events
@@ -238,6 +238,15 @@ def test_the_log_of_a_peer_is_that_of_its_work_folder(run: ReplayedRun) -> None:
     assert long.endswith(found.decode())
     assert found.startswith(b"line ")
     assert read_log(run.run_dir, 3) is None
+
+
+def test_peers_of_one_process_have_its_log(run: ReplayedRun) -> None:
+    run.at(1.0)
+    (run.run_dir / DEPLOYMENT_FILE).write_text(json.dumps({"folder": run.work.name, "shared": [[1, 2, 5], [3, 4]]}))
+    for node in (0, 1, 3):
+        (run.work / log_file(node)).write_text(f"of process {node}\n")
+    found = [read_log(run.run_dir, node) for node in range(7)]
+    assert found == [None if first is None else b"of process %d\n" % first for first in (0, 1, 1, 3, 3, 1, None)]
 
 
 def test_a_log_that_a_peer_has_replaced_by_a_link_is_not_read(run: ReplayedRun, tmp_path: Path) -> None:

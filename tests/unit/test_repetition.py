@@ -13,10 +13,11 @@ import pytest
 from harness import cli
 from harness.commands import run as command
 from harness.errors import ExperimentError
+from harness.stages.analysis import AnalysisError, UnreadableRunError
 from harness.stages.prepared import Prepared
 from harness.stages.repetition import is_spoiled_by_host
 from metrics.rundir import Attempt, Check, RunDir, Summary
-from metrics.rundir.files import ATTEMPT_FILE
+from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE
 
 LATE = Check("wire_delay", 1000, 1, 7.0, 0.5, "ms", "invalid")
 HOSTS = msgspec.structs.replace(LATE, late=40, explained=35, allowed=10)
@@ -103,6 +104,34 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
         return code
 
     return call, made
+
+
+@pytest.mark.parametrize(
+    ("error", "complete", "hinted"),
+    [
+        (AnalysisError("here: status 1: no memory"), True, True),
+        (AnalysisError("here: another process works on it"), False, False),
+        (UnreadableRunError("here/plan.json: damaged"), True, False),
+    ],
+    ids=["failed", "there is no run", "damaged"],
+)
+def test_only_an_analysis_that_may_succeed_is_proposed(
+    runs: tuple[Runs, list[Path]], monkeypatch: pytest.MonkeyPatch, error: AnalysisError, complete: bool, hinted: bool
+) -> None:
+    @contextmanager
+    def prepared(run_dir: Path, *_: object, page: bool) -> Iterator[Prepared]:
+        if complete:
+            (run_dir / MANIFEST_FILE).touch()
+        raise error
+        yield
+
+    monkeypatch.setattr(command, "prepared", prepared)
+    call, _ = runs
+    with pytest.raises(type(error)) as raised:
+        call([], "--out", "here")
+    here = Path("here").absolute()
+    hint = f"; {here} is complete but not analysed; try: trellis report {here}"
+    assert str(raised.value) == str(error) + (hint if hinted else "")
 
 
 def test_a_spoiled_run_is_repeated_into_a_new_directory_until_it_is_valid(runs: tuple[Runs, list[Path]]) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from metrics.reported import EVERYTHING, find_missing, hide_columns, hide_values, is_hidden
 from metrics.tables.deliveries import DELIVERIES
+from metrics.tables.interests import INTERESTS
+from metrics.tables.published import PUBLISHED
 from metrics.tables.reported_copies import build_reported
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.shares import Share
@@ -58,18 +60,53 @@ def test_columns_keep_their_types_and_rows_their_keys():
 
 
 def test_reported_copies_are_those_that_came_from_other_nodes(tmp_path: Path):
-    """Message 1 << 32 is node 1's. Nodes 2 and 3 deliver it, node 2 has two duplicates; node 1 hears it again, too."""
+    """Message 1 << 32 is node 1's. Nodes 2 and 3 deliver it, node 4 relays it, and nodes 2 and 4 have duplicates.
+
+    Node 1 has one, too: it subscribed when it published, and does not any longer. Node 5 has one, subscribes later, and
+    has not said what its first copy was.
+    """
     number = 1 << 32
-    told = [("publish", 1, 10), ("deliver", 1, 11), ("deliver", 2, 12), ("deliver", 3, 13), ("relay", 4, 14)]
-    further = [("duplicate", 2, 15), ("duplicate", 2, 16), ("duplicate", 1, 17), ("reject", 3, 18)]
-    for name, schema, rows in (("told", TOLD, told), ("further", FURTHER, further)):
+    told = [
+        ("publish", 1, 10, None),
+        ("deliver", 1, 11, None),
+        ("deliver", 2, 12, 1),
+        ("deliver", 3, 13, None),
+        ("relay", 4, 14, 3),
+    ]
+    further = [
+        ("duplicate", 2, 15, 3),
+        ("duplicate", 2, 16, None),
+        ("duplicate", 1, 17, 2),
+        ("reject", 3, 18, 1),
+        ("duplicate", 4, 19, 2),
+        ("duplicate", 5, 20, 2),
+    ]
+    names = ("event", "node", "ts_ns", "peer")
+    interests = [(1, 0, 11), (2, 0, 99), (3, 0, 99), (5, 21, 99)]
+    tables = {
+        "told": (TOLD, [dict(zip(names, row, strict=True)) | {"message_id": number} for row in told]),
+        "further": (FURTHER, [dict(zip(names, row, strict=True)) | {"message_id": number} for row in further]),
+        "published": (PUBLISHED, [{"message_id": number, "topics": [7], "publish_ns": 10}]),
+        "interests": (
+            INTERESTS,
+            [{"node": node, "topic": 7, "from_ns": since, "to_ns": to} for node, since, to in interests],
+        ),
+    }
+    for name, (schema, rows) in tables.items():
         (tmp_path / name).mkdir()
-        lines = [{"event": event, "node": node, "ts_ns": ts_ns, "message_id": number} for event, node, ts_ns in rows]
-        pq.write_table(pa.Table.from_pylist(lines, schema=schema), tmp_path / name / "part-0.parquet")
-    [rows] = build_reported(tmp_path, Share())["reported"]
-    found = [(row["dst_node"], row["log_recv_ns"], row["is_dup"], row["at_relay"]) for row in rows.to_pylist()]
-    first, later = [(2, 12, False, False), (3, 13, False, False)], [(2, 15), (2, 16), (1, 17)]
-    assert found == [*first, *((node, ts_ns, True, False) for node, ts_ns in later)]
+        pq.write_table(pa.Table.from_pylist(rows, schema=schema), tmp_path / name / "part-0.parquet")
+    [copies] = build_reported(tmp_path, Share())["reported"]
+    columns = ("src_node", "dst_node", "log_recv_ns", "is_dup", "is_relay", "at_relay")
+    assert [tuple(row[name] for name in columns) for row in copies.to_pylist()] == [
+        (1, 2, 12, False, False, False),
+        (None, 3, 13, False, False, False),
+        (3, 4, 14, False, True, True),
+        (3, 2, 15, True, False, False),
+        (None, 2, 16, True, False, False),
+        (2, 1, 17, True, False, False),
+        (2, 4, 19, True, False, True),
+        (2, 5, 20, True, False, True),
+    ]
 
 
 @pytest.mark.parametrize(

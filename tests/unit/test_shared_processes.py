@@ -1,5 +1,6 @@
 """Which peers a plan puts into one process, and what the run is told of it."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,13 @@ from harness.deployment.agents import Site, build_agent_specs
 from harness.errors import ExperimentError
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.loader import load_experiment
-from harness.planning import make_plan
+from harness.machine.capacity import Capacity
+from harness.planning import make_plan, prediction
 from harness.planning.needs import PEER_MIB, SHARED_PEER_MIB, estimate_needs
 from harness.planning.plan import PlannedRun
+from harness.planning.prediction import refuse_oversized
 from harness.planning.processes import describe_processes, find_apart, share_processes
-from peer.runtime.limits import HOST_FILES, needed_files
+from peer.runtime.limits import HOST_FILES, most_peers, needed_files
 
 APART = """
 [adversary]
@@ -88,6 +91,41 @@ def test_a_shared_process_is_predicted_to_need_less_memory_and_more_files(tmp_pa
     assert apart.memory_mib == alone.memory_mib, "as if each had its own process"
     assert (alone.open_files, shared.open_files) == (needed_files(12), needed_files(12, 6))
     assert needed_files(12, 6) > needed_files(12) == needed_files(12, HOST_FILES // 2)
+
+
+def test_more_peers_in_a_process_than_there_are_need_no_more_files(tmp_path: Path) -> None:
+    several = [estimate_needs(plan(tmp_path, most).plan.experiment, 12).capacity.open_files for most in (12, 1000)]
+    assert several[0] == several[1] == needed_files(12, 12)
+
+
+@pytest.mark.parametrize(("hosts", "files"), [(246, 20_000), (246, 1048), (12, 112), (12, 135), (12, 136)])
+def test_the_most_peers_of_a_process_are_the_most_whose_files_may_be_open(hosts: int, files: int) -> None:
+    most = most_peers(hosts, files)
+    assert needed_files(hosts, most) <= files < needed_files(hosts, most + 1)
+
+
+def test_no_process_is_small_enough_if_one_peer_in_each_needs_too_many_files() -> None:
+    assert most_peers(246, needed_files(246) - 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("files", "problem"),
+    [
+        (
+            112,
+            "$.peer.per_process: expected at most 2 with 12 hosts on this machine, got 6: they need 208 open files in ",
+        ),
+        (111, "$.underlay.hosts: 12 hosts need 208 open files in one process, this machine has 111"),
+    ],
+)
+def test_a_refusal_for_open_files_names_the_most_peers_that_fit(
+    files: int, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment = plan(tmp_path, 6).plan.experiment
+    machine = Capacity(processes=1e6, memory_mib=1e6, open_files=files)
+    monkeypatch.setattr(prediction, "this_machine", lambda: machine)
+    with pytest.raises(ExperimentError, match=re.escape(problem)):
+        refuse_oversized(experiment, 12)
 
 
 def test_programs_cannot_share_a_process(tmp_path: Path) -> None:

@@ -48,11 +48,16 @@ def table_of(rows: list[dict[str, int]], schema: pa.Schema) -> pa.Table:
     return pa.table({field.name: pa.array([row.get(field.name) for row in rows], field.type) for field in schema})
 
 
-def build(folder: Path, buckets: int, *, captured: bool = True) -> dict[int, dict[str, int | float | str | None]]:
-    copies = table_of(
-        [dict(zip(("message_id", "src_node", "dst_node"), row, strict=True)) for row in COPIES + BEYOND],
-        TRANSMISSIONS,
-    )
+def build(
+    folder: Path,
+    buckets: int,
+    *,
+    captured: bool = True,
+    reported: bool = False,
+    further: tuple[dict[str, int], ...] = (),
+) -> dict[int, dict[str, int | float | str | None]]:
+    rows = [dict(zip(("message_id", "src_node", "dst_node"), row, strict=True)) for row in COPIES + BEYOND]
+    copies = table_of([*rows, *further], TRANSMISSIONS)
     names = ("src_node", "dst_node", "wire_bytes")
     packets = [dict(zip(names, row, strict=True)) | {"sent_ns": 5} for row in PACKETS]
     packets.append({"src_node": 0, "dst_node": 1, "wire_bytes": 9, "came_ns": 7})  # arrived, and never left
@@ -74,7 +79,8 @@ def build(folder: Path, buckets: int, *, captured: bool = True) -> dict[int, dic
     )
     through = Through.of(placed, hosts)
     assert through is not None
-    sources = LinkSources(targets["transits"] if captured else None, targets["transmissions"], buckets)
+    transits = targets["transits"] if captured else None
+    sources = LinkSources(transits, targets["transmissions"], buckets, reported=reported)
     with InProcess(2) as executor:
         found = build_underlay_links(executor, through, sources).to_pylist()
     return {row["link"]: row for row in found}
@@ -112,3 +118,13 @@ def test_without_captures_there_are_no_packets(tmp_path: Path) -> None:
     links = build(tmp_path, 1, captured=False)
     assert links[0]["copies"] == 3
     assert links[0]["packets"] is links[0]["wire_bytes"] is links[0]["pairs"] is None
+
+
+def test_reported_copies_count_only_if_each_names_its_sender(tmp_path: Path) -> None:
+    names = ("copies", "messages", "copies_max")
+    found = []
+    for number, further in enumerate([(), ({"message_id": 7, "dst_node": 2},)]):
+        (folder := tmp_path / str(number)).mkdir()
+        found.append(build(folder, 3, reported=True, further=further)[0])
+    assert [tuple(row[name] for name in names) for row in found] == [(3, 1, 3), (None, None, None)]
+    assert found[1]["packets"] == 2
