@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from harness.machine.calibration import CALIBRATE_VARIABLE
 from tests.examples import ALL, FEW
+
+os.environ.setdefault(CALIBRATE_VARIABLE, "0")  # no test judges how fast the machine is
 
 for profile, number in (("all", ALL), ("few", FEW)):  # how long one takes says more of the machine than of the code
     settings.register_profile(profile, parent=settings(), deadline=None, max_examples=number)

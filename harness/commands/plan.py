@@ -12,6 +12,7 @@ from harness.commands.check import add_experiment_arguments, add_testbed_argumen
 
 if TYPE_CHECKING:
     from harness.planning.plan import PlannedRun
+    from harness.planning.processors import Outlook
     from topologies.model import Underlay
 
 
@@ -49,6 +50,7 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     from harness.planning.faults import describe_faults
     from harness.planning.links import describe_links
     from harness.planning.processes import describe_processes
+    from harness.planning.processors import Outlook, foresee_here
     from harness.testbeds.registry import find_lack, find_testbed
     from peer.core.schedule import Publish
 
@@ -75,9 +77,12 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
         yield f"rtt          {_describe_rtts(planned.underlay)}"
         yield from _describe_data(planned)
     yield from (f"source       {source}" for source in planned.underlay.sources)
+    outlook = None
     if find_testbed(plan.experiment.testbed).plane is not None:
         yield f"data plane   {plan.experiment.plane}"
-    yield from (f"remark       {remark}" for remark in remarks_on(planned))
+        outlook = foresee_here(plan.experiment, plan.prediction, len(plan.placement))
+    remarks = remarks_on(planned, outlook if isinstance(outlook, Outlook) else None)
+    yield from (f"remark       {remark}" for remark in remarks)
     yield ""
     yield "# prediction"
     need = plan.prediction
@@ -86,6 +91,8 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield f"open files   {need.open_files} in one process"
     if need.wall_s is not None:
         yield f"wall time    {need.wall_s:.0f} s before the analysis"
+    if outlook is not None:
+        yield f"processors   {_describe_processors(outlook)}"
     if need.links_per_node is not None:
         yield f"links        {need.links_per_node:.1f} per node, on average"
     if need.frames_per_s is not None:
@@ -96,6 +103,16 @@ def _lines(planned: PlannedRun) -> Iterator[str]:
     yield ""
     yield "# SHA-256; equal file, overrides and seed give equal hashes"
     yield from (f"{name:<12} {digest}" for name, digest in plan.hashes.items())
+
+
+def _describe_processors(outlook: Outlook | str) -> str:
+    """Return how many of this machine's processors are predicted to be busy, or why it is not predicted."""
+    if isinstance(outlook, str):
+        return f"not predicted: {outlook}"
+    calibration = outlook.calibration
+    said = f"{calibration.work_us:.0f} us of work, wake-ups {calibration.late_ms:.2f} ms late at p99"
+    said += "" if calibration.realtime else " without real-time priority"
+    return f"{outlook.processors:.2g} of {calibration.processors:g} busy during the workload (calibrated: {said})"
 
 
 def _describe_bottlenecks(underlay: Underlay) -> Iterator[str]:

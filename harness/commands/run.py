@@ -23,6 +23,7 @@ from harness.live.opening import live_page, require_extra, require_processes
 from harness.machine import sandbox
 from harness.planning import make_plan, remarks_on, write_plan
 from harness.planning.plan import PlannedRun
+from harness.planning.processors import Outlook, foresee_here
 from harness.progress import step
 from harness.stages import manifest
 from harness.stages.analysis import (
@@ -106,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         attempt: Attempt | None = None
         while True:
             planned = _plan(arguments.file, overrides, seed, here=machine is None)
-            _print_remarks(planned, remarked)
+            _print_remarks(planned, remarked, here=machine is None)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
             beginning = prepared(run_dir, arguments.master, options, page=arguments.page)
             shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
@@ -162,9 +163,11 @@ def _plan(file: Path, overrides: list[str], seed: int, *, here: bool) -> Planned
         return make_plan(experiment, file, overrides, here=here)
 
 
-def _print_remarks(planned: PlannedRun, printed: set[str]) -> None:
-    """Print the remarks on a plan that no earlier seed had."""
-    for remark in remarks_on(planned):
+def _print_remarks(planned: PlannedRun, printed: set[str], *, here: bool) -> None:
+    """Print the remarks on a plan that no earlier seed had; ``here``: whether the run is made on this machine."""
+    plan = planned.plan
+    outlook = foresee_here(plan.experiment, plan.prediction, len(plan.placement)) if here else None
+    for remark in remarks_on(planned, outlook if isinstance(outlook, Outlook) else None):
         if remark not in printed:
             printed.add(remark)
             print(f"remark: {remark}", file=sys.stderr)

@@ -184,10 +184,11 @@ class _Opening(Struct, forbid_unknown_fields=True, frozen=True):
     which."""
     inventory: FilePath | None = None
     """File with the machines of a ``remote`` testbed (playbooks/inventories); relative to this file."""
-    time_dilation: Annotated[float, Meta(ge=1, le=1000)] = 1.0
+    time_dilation: Annotated[float, Meta(ge=1, le=1000)] | Literal["auto"] = 1.0
     """Factor by which the ``emulated`` testbed runs slower: delays, timers and schedules stretch, and reported times
-    are divided by it. For a network that this machine cannot carry at full speed. ``simulated`` ignores it, ``remote``
-    refuses it."""
+    are divided by it. For a network that this machine cannot carry at full speed. ``auto``: the smallest of
+    `DILATIONS` at which the run is predicted to fit on this machine ([What `plan` predicts](#what-plan-predicts)); the
+    plan has the number. ``simulated`` ignores the factor, ``remote`` refuses it."""
     supervision: Literal["abort", "continue"] = "abort"
     """When an agent, the prober, Prometheus or a process of the data plane ends during the run, or the disk is full:
     end the run at once and analyse it, or continue. The run is ``invalid`` in both cases."""
@@ -247,6 +248,11 @@ class Experiment(_WithSections, forbid_unknown_fields=True, frozen=True):
     simulator: SimulatorSpec = field(default_factory=SimulatorSpec)
     probes: ProbeSpec = field(default_factory=ProbeSpec)
     verdict: VerdictSpec = field(default_factory=VerdictSpec)
+
+    @property
+    def dilation(self) -> float:
+        """Real seconds per virtual second; 1 as long as the plan has not chosen it."""
+        return 1.0 if isinstance(self.time_dilation, str) else self.time_dilation
 
 
 _NAMES = [*_Opening.__annotations__, *Experiment.__annotations__, *(section for section, _ in _DESCRIBED)]

@@ -6,7 +6,6 @@ file's commands).
 """
 
 import hashlib
-import os
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from operator import mul
@@ -16,6 +15,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from harness.cache import cache_folder
 from harness.errors import ExperimentError
 from harness.experiment.sections.peer import SCRIPTED_SAYS, MixSpec, PeerSpec, ProgramSpec, Reported
 from harness.interpreter import PYTHON
@@ -43,6 +43,9 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
         says: what it reports besides publications and deliveries.
         memory_mib: memory (PSS) of a peer with all its processes.
         start_cpu_s: processor time that it needs until it is ready.
+        idle_cpu_ms_per_s: processor time of a peer without messages (ms per second), with its heartbeats and the
+            process that drives it; None = not known. ``harness.planning.processors`` says on which machine.
+        copy_cpu_us: processor time that a copy of a message takes, sender and receiver together (us); likewise.
         fetch: the commands that get its files, run one after another in an empty folder.
         sha256: the hashes of some of these files, by their paths in the folder.
     """
@@ -55,6 +58,8 @@ class Implementation(Struct, forbid_unknown_fields=True, frozen=True):
     contract: Contract | Annotated[tuple[Contract, ...], Meta(min_length=1)] = "lines"
     transport: Literal["tcp", "udp"] = "tcp"
     says: tuple[Reported, ...] = ()
+    idle_cpu_ms_per_s: Annotated[float, Meta(ge=0)] | None = None
+    copy_cpu_us: Annotated[float, Meta(ge=0)] | None = None
     fetch: tuple[tuple[str, ...], ...] = ()
     sha256: dict[str, str] = {}
 
@@ -81,8 +86,7 @@ class Found(Struct, frozen=True):
     @property
     def files(self) -> Path:
         """The folder for what ``trellis fetch`` gets. Another file of the same name has another folder."""
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return cache / "trellis" / "implementations" / f"{self.name}-{self.files_sha256[:12]}"
+        return cache_folder() / "implementations" / f"{self.name}-{self.files_sha256[:12]}"
 
     @property
     def mark(self) -> Path:
@@ -280,6 +284,8 @@ def _describe(found: Found, contract: Contract) -> ProgramSpec:
         says=_reported(contract, said.says, str(found.path)),
         memory_mib=said.memory_mib,
         start_cpu_s=said.start_cpu_s,
+        idle_cpu_ms_per_s=said.idle_cpu_ms_per_s,
+        copy_cpu_us=said.copy_cpu_us,
     )
 
 

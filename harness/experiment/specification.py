@@ -15,7 +15,7 @@ from harness.experiment.abilities import DEMANDS
 from harness.experiment.wording import describe_type
 from harness.planes.registry import DEFAULT as DEFAULT_PLANE
 from harness.planes.registry import PLANES
-from harness.planning import needs, prediction
+from harness.planning import dilation, needs, prediction, processors
 from harness.testbeds.description import ABILITIES
 from harness.testbeds.registry import DEFAULT, TESTBEDS, find_lack
 from peer.runtime import limits
@@ -72,7 +72,8 @@ _PREDICTION = """\
 ## What `plan` predicts
 
 `plan` and `run` refuse an emulated or simulated run that needs more processes, memory or open files than this machine
-has left now. Frames per second are predicted but not limited: the verdict checks whether the machine kept up.
+has left now. Frames per second and processors are predicted but not limited: the verdict checks whether the machine
+kept up.
 
 - processes = hosts x `HOST_PROCESSES` + `SUPPORT_PROCESSES`, with hosts x `CRASHING_PROCESSES` more if nodes crash
 - memory = `SUPPORT_MIB` + hosts x `PEER_MIB` + hosts^2 x `PAIR_BYTES`; with `peer.per_process` above 1, every further
@@ -92,6 +93,18 @@ has left now. Frames per second are predicted but not limited: the verdict check
 - frames/s = copies of a message x `publish_rate_per_s`. The copies of `SAMPLED_MESSAGES` of the schedule's messages are
   counted over that model by the dissemination's rule, including duplicates, without control frames. There is no rule
   for disseminations of plugins, whose frames are not predicted
+- processors that are busy during the workload = (`RUN_CPU_MS` + hosts x (`HOST_CPU_MS` + `PEER_CPU_MS`) + frames/s x
+  (`PLANE_COPY_US` + `PEER_COPY_US`)) x speed. Python peers that share processes need `SHARED_RATIO` of `PEER_CPU_MS`
+  and `PEER_COPY_US`, and each process the rest. Programs need what their implementation's file says instead of these
+  two ([programs.md](programs.md#processor-time)); if it says nothing, processors are not predicted. Speed is the
+  processor time of a piece of work by `REFERENCE_WORK_US`. Emulated runs of `plane = "userspace"` have this prediction,
+  other runs do not. What other programs take of the machine is not in it
+
+The calibration measures this machine for less than three seconds: the processor time of a piece of work that resembles
+a frame's, and how late a sleeping process wakes. It is kept in the user's cache folder (`trellis/calibration.json`) for
+ten minutes, and not used after a restart or under another kernel. With `TRELLIS_CALIBRATE=0` in the environment nothing
+is measured, and no processors are predicted: for plans and runs beside other work. A calibration is part of no plan, so
+it changes no hash.
 
 In the model all nodes are up and honest, no node leaves and no frame is lost: with churn and adversaries links and
 frames are mostly overestimated. For every protocol, tests require both to be within a factor of 2 of a simulation with
@@ -161,10 +174,12 @@ def _default(field: msgspec.inspect.Field) -> str:
 
 
 def _constants() -> Iterator[str]:
-    for module in (needs, prediction, limits):
+    for module in (needs, prediction, processors, dilation, limits):
         for name, text in _assignment_texts(_tree(module).body).items():
-            if isinstance(value := getattr(module, name), int | float):
-                yield f"| `{name}` | {value:g} | {text} |"
+            value = getattr(module, name)
+            if isinstance(value, int | float | tuple):
+                shown = ", ".join(f"{each:g}" for each in (value if isinstance(value, tuple) else (value,)))
+                yield f"| `{name}` | {shown} | {text.replace('``', '`')} |"
 
 
 def _documented(kind: type[msgspec.Struct]) -> dict[str, str]:

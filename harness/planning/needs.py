@@ -104,7 +104,7 @@ def estimate_processes(experiment: Experiment, hosts: int) -> Needs:
         memory_mib=round(SUPPORT_MIB + _peers_mib(experiment, hosts) + programs_mib + hosts**2 * PAIR_BYTES / 2**20, 1),
         open_files=needed_files(hosts, min(experiment.peer.per_process, hosts)),
     )
-    return Needs(capacity, _wall_s(experiment, hosts), experiment.time_dilation)
+    return Needs(capacity, _wall_s(experiment, hosts), experiment.dilation)
 
 
 def estimate_simulation(experiment: Experiment, hosts: int) -> Needs:
@@ -122,11 +122,16 @@ def _may_crash(churn: ChurnSpec) -> bool:
     return churn.crash_ratio > 0 or any(entry.action in ("crash", "vanish") for entry in churn.script)
 
 
-def _peers_mib(experiment: Experiment, hosts: int) -> float:
-    """Return the memory of the peers (MiB). Where some need processes of their own, it is as if all had one."""
+def count_peer_processes(experiment: Experiment, hosts: int) -> int:
+    """Return how many processes have the peers. Where some need processes of their own, it is as if all had one."""
     paused = any(fault.pause is not None for fault in experiment.faults)
     apart = _may_crash(experiment.churn) or paused or experiment.adversary.kind != "none"
-    processes = hosts if apart else ceil(hosts / experiment.peer.per_process)
+    return hosts if apart else ceil(hosts / experiment.peer.per_process)
+
+
+def _peers_mib(experiment: Experiment, hosts: int) -> float:
+    """Return the memory of the peers (MiB)."""
+    processes = count_peer_processes(experiment, hosts)
     return processes * PEER_MIB + (hosts - processes) * SHARED_PEER_MIB
 
 
@@ -140,6 +145,6 @@ def _extras(underlay: UnderlaySpec) -> int:
 def _wall_s(experiment: Experiment, hosts: int) -> float:
     probing_s = hosts * (hosts - 1) / PROBES_PER_S  # two sweeps of every pair of hosts
     probing_s += min(INTRODUCTION_S, hosts * (hosts - 1) / 2 / INTRODUCED_PER_S)
-    running_s = experiment.workload.length_s * experiment.time_dilation
+    running_s = experiment.workload.length_s * experiment.dilation
     starting_s = hosts * (HOST_BOOT_S + experiment.peer.start_cpu_s)
     return round(BOOT_S + starting_s + probing_s + running_s + COLLECT_S, 1)

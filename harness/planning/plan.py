@@ -55,7 +55,8 @@ class PlannedRun(Struct, frozen=True):
     """A plan and its documents.
 
     ``source`` is the experiment file; ``changes`` are those of the network; ``script`` is the content of
-    ``params.json``, empty without programs that follow one.
+    ``params.json``, empty without programs that follow one; ``chosen`` says what was chosen for this machine, a
+    sentence for each key that leaves the choice to the plan.
     """
 
     plan: Plan
@@ -65,6 +66,7 @@ class PlannedRun(Struct, frozen=True):
     source: Path
     changes: tuple[Change, ...] = ()
     script: bytes = b""
+    chosen: tuple[str, ...] = ()
 
     @property
     def network(self) -> Network:

@@ -14,6 +14,7 @@ from harness.experiment.form import Experiment, ProcessingSpec, section_of
 from harness.experiment.implementations import assign_programs
 from harness.experiment.loader import check_rules
 from harness.planning.composition import choose_behaviour, choose_parts
+from harness.planning.dilation import choose_dilation
 from harness.planning.documents import hash_documents
 from harness.planning.faults import compile_faults
 from harness.planning.placement import place_nodes
@@ -42,7 +43,7 @@ LONGEST_PROCESSING_MS = 60_000.0
 def make_plan(experiment: Experiment, source: Path, overrides: Sequence[str] = (), *, here: bool = True) -> PlannedRun:
     """Resolve every default, make all random draws, and predict what the run needs.
 
-    Only ``plane = "auto"`` depends on the machine.
+    Only ``plane = "auto"`` and ``time_dilation = "auto"`` depend on the machine.
 
     Args:
         experiment: from ``load_experiment``.
@@ -74,12 +75,16 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
         raise ExperimentError(
             "$.workload.publish_rate_per_s", "no message is published within the window with this seed"
         )
+    prediction = predict(experiment, underlay, workload.interests, workload.schedule)
+    experiment, chosen = choose_dilation(experiment, prediction, underlay.size, here)
+    if chosen:
+        prediction = predict(experiment, underlay, workload.interests, workload.schedule)
     plan = Plan(
         name=experiment.name,
         seed=experiment.seed,
         experiment=experiment,
         placement=_place(experiment, source, underlay.size),
-        prediction=predict(experiment, underlay, workload.interests, workload.schedule),
+        prediction=prediction,
         hashes={},
         provenance=provenance,
     )
@@ -88,7 +93,7 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
         script = script or make_script(experiment, overlay, workload.schedule)
     content = b"" if script is None else encode_script(script)
     changes = compile_faults(experiment, underlay)
-    planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, changes, content)
+    planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, changes, content, chosen)
     return replace(planned, plan=replace(plan, hashes=hash_documents(planned)))
 
 

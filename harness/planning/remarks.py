@@ -7,6 +7,7 @@ from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
 from harness.experiment.shadow import shadow_remarks
 from harness.planning.plan import PlannedRun
+from harness.planning.processors import SHARE_LIMIT, Outlook
 from harness.testbeds.registry import find_lack
 from metrics.degenerate import find_degeneracies
 from peer.protocols.registry import PROTOCOLS
@@ -17,9 +18,17 @@ CARRIED_MBIT = 600.0
 (docs/benchmarks.md)."""
 
 
-def remarks_on(planned: PlannedRun) -> Iterator[str]:
-    """Yield a sentence for every key that has no effect, and for everything that leaves little to observe."""
+def remarks_on(planned: PlannedRun, outlook: Outlook | None = None) -> Iterator[str]:
+    """Yield a sentence for every key that has no effect, and for everything that leaves little to observe.
+
+    Args:
+        planned: the run.
+        outlook: what is predicted for it on the machine that it is made on; None = nothing.
+    """
     experiment = planned.plan.experiment
+    yield from planned.chosen
+    if outlook is not None:
+        yield from _overload(outlook, experiment.workload.publish_rate_per_s)
     yield from shadow_remarks(planned.source)
     yield from ignored_keys(experiment)
     if experiment.peer.events == "none":
@@ -28,6 +37,19 @@ def remarks_on(planned: PlannedRun) -> Iterator[str]:
     yield from find_degeneracies(resolve(experiment), planned.plan.prediction.links_per_node)
     yield from _forgotten_messages(planned)
     yield from _unused_rates(planned)
+
+
+def _overload(outlook: Outlook, rate_per_s: float) -> Iterator[str]:
+    """Yield a sentence for everything that makes it likely that the run is not valid on this machine."""
+    calibration = outlook.calibration
+    if not outlook.is_carried:
+        most, rate = SHARE_LIMIT * calibration.processors, outlook.largest_rate * rate_per_s
+        fitting = f"{rate:.2g} messages/s would fit" if rate else "no rate fits"
+        busy = f"{outlook.processors:.2g} of {calibration.processors:g} processors busy, of at most {most:.2g}"
+        yield f"likely not valid here: {busy}; {fitting}"
+    if not outlook.is_on_time:
+        most = outlook.late_limit_ms * outlook.dilation
+        yield f"likely not valid here: processes wake {calibration.late_ms:.2g} ms late at p99, of at most {most:.2g}"
 
 
 def _fast_hosts(planned: PlannedRun) -> Iterator[str]:

@@ -78,7 +78,7 @@ class Execution:
         self.shared = share_processes(planned)
         self.description = find_testbed(self.plan.experiment.testbed, self.plan.experiment.plane)
         self.epoch_offset_ns = manifest.epoch_offset_ns()
-        self.clock = Clock(self.plan.experiment.time_dilation)
+        self.clock = Clock(self.plan.experiment.dilation)
         self.phase_log = manifest.PhaseLog(self.clock, run_dir / PHASES_FILE)
         self.problems: list[tuple[str, str]] = []
         self.resources: dict[str, float] = {}

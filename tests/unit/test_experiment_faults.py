@@ -222,7 +222,10 @@ FILES = {
         ": $.verdict.lateness_p99_ms: expected a number > 0",
     ),
     "remote_alone": (GOOD + 'testbed = "remote"\n', ': $.inventory: missing: testbed = "remote" needs it'),
-    "dilation_low": (GOOD + "time_dilation = 0.5\n", ": $.time_dilation: expected a number >= 1 and <= 1000, got 0.5"),
+    "dilation_low": (
+        GOOD + "time_dilation = 0.5\n",
+        ': $.time_dilation: expected a number >= 1 and <= 1000 or "auto", got 0.5',
+    ),
     "dilation_remote": (
         REMOTE + "time_dilation = 2\n",
         ': $.time_dilation: expected 1 with testbed = "remote": a real network cannot be slowed down',

@@ -84,10 +84,11 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Runs, list[Pa
     monkeypatch.setattr(RunDir, "manifest", SimpleNamespace(machine=""))
 
     def make_plan(experiment: Any, *_: object, **__: object) -> Any:
-        return SimpleNamespace(plan=SimpleNamespace(experiment=experiment))
+        return SimpleNamespace(plan=SimpleNamespace(experiment=experiment, prediction=None, placement=()))
 
     monkeypatch.setattr(command, "make_plan", make_plan)
-    monkeypatch.setattr(command, "remarks_on", lambda _: [])
+    monkeypatch.setattr(command, "foresee_here", lambda *_: "not predicted")
+    monkeypatch.setattr(command, "remarks_on", lambda *_: [])
 
     def write_plan(_: object, run_dir: Path) -> None:
         run_dir.mkdir(parents=True)

@@ -45,6 +45,11 @@ class ProgramSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """As ``peer.memory_mib``, which in a mix is the mean by the shares, or the largest if nodes are named."""
     start_cpu_s: float = 0.0
     """Likewise."""
+    idle_cpu_ms_per_s: float | None = None
+    """Processor time of a peer without messages, in ms per second ([programs.md](programs.md#processor-time)); none:
+    not known."""
+    copy_cpu_us: float | None = None
+    """Processor time that a copy of a message takes, sender and receiver together; none: not known."""
 
 
 class ProcessSpec(Struct, forbid_unknown_fields=True, frozen=True):
