@@ -11,6 +11,7 @@ from metrics.pcap.walk import Bools, Ints
 from metrics.rundir import RunDir
 from metrics.rundir.files import CHANGES_FILE, FAULTS_FILE
 from metrics.storage import Place
+from topologies.disorder import IN_ORDER, Disorder
 from topologies.network import Link
 from topologies.timeline import Change, decode_changes, instants_of
 
@@ -82,6 +83,11 @@ class PairChanges:
         """Whether some of them change the links of pairs, or the rates of access links, and cut nothing."""
         return any(_degrades(change) or change.rate_mbit for change, _ in self._changes)
 
+    @property
+    def disorders(self) -> bool:
+        """Whether some of them let packets arrive twice, or be overtaken."""
+        return any(change.disorder != IN_ORDER for change, _ in self._changes)
+
     def meet(self, source: Ints, destination: Ints, from_ns: Ints, to_ns: Ints, *, which: Which) -> Bools:
         """Return which spans of time meet a change that concerns a pair, in either direction, (n,).
 
@@ -144,6 +150,22 @@ class PairChanges:
             holds = concerned & _holds(change, at_ns)
             values = np.where(holds, getattr(change.alter(Link(**{name: values})), name), values)  # type: ignore[arg-type]
         return values
+
+    def disorder(self, source: Ints, destination: Ints, at_ns: Ints) -> Disorder:
+        """Return which disorder is asked of directed pairs at some instants, in arrays of (n,).
+
+        Args:
+            source: (n,) -1 for none.
+            destination: (n,) likewise.
+            at_ns: (n,) the instants.
+        """
+        found = Disorder(*np.zeros((3, len(source))))
+        for change, concerned in self._reaching(source, destination):
+            if change.disorder != IN_ORDER:
+                holds = concerned & _holds(change, at_ns)
+                both = zip(found.join(change.disorder), found, strict=True)
+                found = Disorder(*(np.where(holds, joined, before) for joined, before in both))
+        return found
 
     def limit(self, side: int, rates_mbit: Floats, nodes: Ints, at_ns: Ints) -> Floats:
         """Return the rates of access links at some instants, (n,) in Mbit/s; 0 = no rate.

@@ -97,7 +97,7 @@ SOUND = Evidence(
     inside=SHORT,
     transits=parts.Transits(
         sent=3000,
-        **dict.fromkeys(("steady", "jittered", "rated"), parts.Timed(1000, SHORT)),
+        **dict.fromkeys(("steady", "jittered", "rated", "overtaken"), parts.Timed(1000, SHORT)),
         limit_ms=0.5,
         plain_sent=1000,
         plain_lost=0,

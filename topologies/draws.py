@@ -1,10 +1,17 @@
 """Where the draws of a directed pair begin in a table: by the seed and the pair alone."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 TABLE_SIZE = 1 << 16
 TABLE_MASK = TABLE_SIZE - 1
-_WORD = (1 << 64) - 1
+WORD = (1 << 64) - 1
+"""All bits of a word."""
+
+Words = TypeVar("Words", int, npt.NDArray[np.uint64])
+"""A word, or an array of words."""
 
 
 class Start(NamedTuple):
@@ -23,16 +30,17 @@ class Start(NamedTuple):
 
 def start_of_pair(seed: int, source: int, destination: int) -> Start:
     """Return where a directed pair of hosts begins."""
-    own = mix(mix(seed & _WORD) ^ (source << 32 | destination))
+    own = mix(mix(seed & WORD) ^ (source << 32 | destination))
     return Start(own & TABLE_MASK, own >> 16 & TABLE_MASK | 1, own >> 32 & TABLE_MASK)
 
 
-def mix(word: int) -> int:
-    """Return a 64-bit word in which every bit depends on every bit of ``word``: splitmix64's step.
+def mix(word: Words) -> Words:
+    """Return a 64-bit word in which every bit depends on every bit of ``word``; of an array, that of each element.
 
-    Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014, Figure 10.
+    It is the step of splitmix64. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+    OOPSLA 2014, Figure 10.
     """
-    word = (word + 0x9E3779B97F4A7C15) & _WORD
-    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & _WORD
-    word = (word ^ word >> 27) * 0x94D049BB133111EB & _WORD
+    word = (word + 0x9E3779B97F4A7C15) & WORD
+    word = (word ^ word >> 30) * 0xBF58476D1CE4E5B9 & WORD
+    word = (word ^ word >> 27) * 0x94D049BB133111EB & WORD
     return word ^ word >> 31

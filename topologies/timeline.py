@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from topologies.disorder import IN_ORDER, Disorder
 from topologies.network import Asked, Link, Network, ask_path, join_jitters, join_losses
 
 
@@ -36,6 +37,9 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
         jitter_ms: the standard deviation of a further delay of mean 0, independent of the link's own.
         loss_ratio: the probability of a further loss, 0..1, independent of the link's own.
         rate_mbit: the highest rate; 0 = no limit.
+        duplicate_ratio: the probability that a packet enters the link twice, 0..1.
+        reorder_ratio: the probability that a packet is overtaken, 0..1.
+        reorder_ms: the further delay of such a packet.
     """
 
     from_ns: int
@@ -52,6 +56,14 @@ class Change(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
     jitter_ms: float = 0.0
     loss_ratio: float = 0.0
     rate_mbit: float = 0.0
+    duplicate_ratio: float = 0.0
+    reorder_ratio: float = 0.0
+    reorder_ms: float = 0.0
+
+    @property
+    def disorder(self) -> Disorder:
+        """What it asks of packets besides delay, jitter, loss and rate."""
+        return Disorder(self.duplicate_ratio, self.reorder_ratio, self.reorder_ms)
 
     @property
     def pairs(self) -> int:
@@ -132,6 +144,15 @@ def link_with(changes: Sequence[Reach], network: Network, number: int) -> Link:
         if each.reaches(number):
             link = each.change.alter(link)
     return link
+
+
+def find_disorder(changes: Iterable[Reach], source: int, destination: int) -> Disorder:
+    """Return what changes ask of the packets of a pair besides delay, jitter, loss and rate."""
+    found = IN_ORDER
+    for each in changes:
+        if each.reaches_pair(source, destination):
+            found = found.join(each.change.disorder)
+    return found
 
 
 class Timeline:

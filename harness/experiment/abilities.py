@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from harness.experiment.faults import VERBS
 from harness.experiment.form import Experiment
+from harness.experiment.sections.faults import DegradeSpec, FaultSpec
 from harness.testbeds.description import Ability
 from harness.testbeds.registry import find_lack
 
@@ -37,6 +38,11 @@ DEMANDS: tuple[Demand, ...] = (
     Demand(("peer.record",), "record", refused=True),
     Demand(("churn.silent_ratio",), "vanish", refused=True),
     Demand(tuple(f"faults.{verb}" for verb in VERBS if verb != "pause"), "faults", refused=True),
+    Demand(
+        tuple(f"faults.degrade.{key}" for key in ("duplicate_ratio", "reorder_ratio", "reorder_ms")),
+        "disorder",
+        refused=True,
+    ),
     Demand(("faults.pause",), "pause", refused=True),
     Demand(
         tuple(f"underlay.{key}" for key in ("loss_ratio", "links")),
@@ -110,10 +116,11 @@ def _values(experiment: Experiment, key: str) -> list[tuple[str, object]]:
 
 
 def _entries(place: str, value: object) -> list[tuple[str, object]]:
-    """Return the entries of a list with their places; of another value, the value itself."""
+    """Return the entries of a list with their places; of another value, the value itself; of None, nothing."""
     if isinstance(value, tuple):
         return [(f"{place}[{number}]", entry) for number, entry in enumerate(value)]
-    return [(place, value)]
+    return [] if value is None else [(place, value)]
 
 
-DEFAULTS = Experiment(name="defaults")
+DEFAULTS = Experiment(name="defaults", faults=(FaultSpec(at_s=0.0, degrade=DegradeSpec()),))
+"""An experiment in which no key is set; it has an entry of each list whose keys have defaults other than none."""

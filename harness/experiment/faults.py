@@ -76,6 +76,10 @@ def _verb_rules(place: str, fault: FaultSpec) -> Iterator[tuple[bool, str, str]]
         yield fault.degrade == DegradeSpec(), f"{place}.degrade", "expected at least one value that changes something"
         slowest = 0 < rate_mbit < SLOWEST_MBIT
         yield slowest, key, f"expected 0 or at least {SLOWEST_MBIT:g}, got {rate_mbit:g}"
+        reorder_ratio, reorder_ms = fault.degrade.reorder_ratio, fault.degrade.reorder_ms
+        pair = "reorder_ratio and reorder_ms need each other"
+        yield reorder_ratio > 0 and not reorder_ms, f"{place}.degrade.reorder_ms", f"{pair}: expected more than 0"
+        yield reorder_ms > 0 and not reorder_ratio, f"{place}.degrade.reorder_ratio", f"{pair}: expected more than 0"
         second = EVERYWHERE if fault.between is None else fault.between[1]
         shared = 'an access link is shared by all pairs of a host, so the second group of between must be "all"'
         yield rate_mbit > 0 and second != EVERYWHERE, key, shared

@@ -81,9 +81,8 @@ MEANINGS = (
 """Words that mean the same, in singular and lower case; a word may be in several groups."""
 
 ABSENT = {
-    "reorder": "the network keeps the order of the packets of a pair",
-    "reordering": "the network keeps the order of the packets of a pair",
-    "duplication": "the network duplicates no packets",
+    "reordering": "only faults reorder packets: reorder_ratio of degrade",
+    "duplication": "only faults duplicate packets: duplicate_ratio of degrade",
     "corruption": "the network corrupts no packets",
     "corrupt": "the network corrupts no packets",
 }

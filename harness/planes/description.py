@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-PlaneAbility = Literal["shape", "jitter", "rate", "queue", "mtu", "capture", "faults", "opaque"]
+PlaneAbility = Literal["shape", "jitter", "rate", "queue", "mtu", "capture", "faults", "disorder", "opaque"]
 """What a plane may be able to do: ``harness.testbeds.description.ABILITIES`` has the meanings."""
 
 

@@ -10,8 +10,8 @@ bottlenecks on its path, and the destination's access link (down), and is writte
 * ``tap_tx`` is taken right after the read and ``tap_rx`` right before the write, so that at every hop
   log_send <= tap_tx <= tap_rx <= log_recv on one clock, the run's (``peer.runtime.clock``);
 * the due time counts from ``tap_tx``;
-* the order within a directed pair is kept, whatever the jitter;
-* every frame is counted: frames_in = frames_out + drops + in flight.
+* the order within a directed pair is kept, whatever the jitter, but for frames that a fault lets others overtake;
+* every frame is counted: frames_in + frames_doubled = frames_out + drops + in flight.
 
 Source: design section 4.
 """
@@ -62,6 +62,7 @@ class Counters(Struct, frozen=True):
         frames_out, bytes_out: written to the hosts' devices.
         drops: frames by cause, for each of DROP_CAUSES.
         in_flight: frames held until their due time.
+        frames_doubled: frames that entered the link of their pair twice, as a fault asks.
     """
 
     frames_in: int
@@ -70,11 +71,12 @@ class Counters(Struct, frozen=True):
     bytes_out: int
     drops: dict[str, int]
     in_flight: int
+    frames_doubled: int = 0
 
     @property
     def unaccounted(self) -> int:
         """Frames that the counters miss: always 0."""
-        return self.frames_in - self.frames_out - sum(self.drops.values()) - self.in_flight
+        return self.frames_in + self.frames_doubled - self.frames_out - sum(self.drops.values()) - self.in_flight
 
 
 class CaptureCounts(Struct, frozen=True):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any
 
+from msgspec.structs import asdict
+
 from harness.errors import ExperimentError
 from harness.experiment.faults import EVERYWHERE, verb_of
 from harness.experiment.form import Experiment
@@ -158,7 +160,7 @@ def _degrade(entry: Entry) -> Iterator[Change]:
     fault = entry.fault
     assert fault.degrade is not None, "the entry has this verb"
     one, other = entry.several("between", fault.between or (EVERYWHERE, EVERYWHERE))
-    values = {name: getattr(fault.degrade, name) for name in ("delay_factor", "jitter_ms", "loss_ratio")}
+    values = {name: value for name, value in asdict(fault.degrade).items() if name != "rate_mbit"}
     for sources, destinations in entry.blocks(one, other):
         change = entry.change(sources=sources, destinations=destinations, **values)
         if change != entry.change(sources=sources, destinations=destinations):

@@ -148,13 +148,15 @@ class Transits(Struct, frozen=True):
     """Packets in the judged span, from the data plane's read at the source to its write at the destination.
 
     An error is |delay - delay asked for|. Under jitter, the delay asked for is that drawn for the instant. With rates,
-    it contains what queues add (``metrics.tables.transits``). The p99 of fewer than 100 errors is the second largest.
+    it contains what queues add; if a fault lets others overtake a packet, its further delay
+    (``metrics.tables.transits``). The p99 of fewer than 100 errors is the second largest.
     """
 
     sent: int  # packets between hosts of the run that left early enough to arrive in the span
     steady: Timed | Absent  # packets of pairs without jitter
     jittered: Timed | Absent  # packets of pairs with jitter
     rated: Timed | Absent  # packets through a link with a rate
+    overtaken: Timed | Absent  # packets that faults let later ones overtake, which are of no other kind
     limit_ms: float  # ``verdict.wire_error_p99_ms``
     plain_sent: int  # packets of pairs without loss, through no link with a rate
     plain_lost: int  # such packets that did not arrive

@@ -272,6 +272,19 @@ def wire_delay_jittered(transits: Transits) -> Judgement | Absent:
 
 @RULES.add("certificate", INVALID, things="packets", floor=0.9)
 @also_degraded
+def wire_delay_overtaken(transits: Transits) -> Judgement | Absent:
+    """Fails if the same is true for packets that faults let later packets overtake. Their delay asked for includes
+    `reorder_ms`, and what links with a rate add. They are in no other check of delays.
+
+    Which packets are overtaken follows from the seed. Among all packets, few of them would not show.
+
+    Late: a packet; due, arrived.
+    """
+    return _judge_packets(transits.overtaken, transits.limit_ms)
+
+
+@RULES.add("certificate", INVALID, things="packets", floor=0.9)
+@also_degraded
 def access_rate(transits: Transits) -> Judgement | Absent:
     """Fails if the same is true for packets through links with a rate: access links, and links of a graph. Their delay
     asked for includes what these links add: the queues are replayed from the instants at which packets entered them, at
@@ -323,7 +336,9 @@ def access_queue(transits: Transits) -> Judgement | Absent:
 @RULES.add("certificate", SUSPECT, PACKETS_LOST, grave=True, floor=0.9)
 @also_degraded
 def packets_arrive(transits: Transits) -> Judgement | Absent:
-    """Fails if a packet left its host and never arrived although no loss was asked for, or arrived and never left.
+    """Fails if a packet left its host and never arrived although no loss was asked for, or arrived and never left. A
+    packet that faults let arrive twice counts as two: it fails if it arrives only once. Any other packet that arrives
+    twice fails, too.
 
     The captures show this independently of the counts of the data plane. ``worst`` is the share of such packets. A
     share of {0} or less changes no percentile.

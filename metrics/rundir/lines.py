@@ -30,6 +30,7 @@ class PlaneLine(TypedDict, total=False):
     frames_out: Count
     bytes_in: Count
     bytes_out: Count
+    frames_doubled: Count
     frames_late: Count
     frames_waited: Count
     records_written: Count

@@ -169,6 +169,7 @@ def _replay(sources: TransitSources, through: Place, transits: Place, share: Sha
     replay = Replay(bottlenecks, ways, packets)
     due_ns, is_full = enters_ns.copy(), holds(rows["is_full"]).copy()
     due_ns[entered] = replay.due_ns
+    due_ns += numbers(rows["reorder_ns"])
     is_full[entered] |= np.array(replay.full, np.bool_)
     columns = {name: rows[name] for name in TRANSITS.names} | {"due_ns": pa.array(due_ns), "is_full": pa.array(is_full)}
     found = conform(columns, TRANSITS)

@@ -45,10 +45,10 @@ def tcp_waits(rows: pa.Table, pairs: Place) -> Ints:
 
     The frames ahead of a frame are the frames that were written before it and whose acknowledgement may have come later
     than the frame was written. An acknowledgement comes after the arrival, the delay asked for in the other direction,
-    and what jitter and the queues of access links may add. TCP waited if the frames ahead fill its first window, or if
-    a frame of the stream was retransmitted before. It waited for the last of these instants before the frame left: an
-    acknowledgement may have come; the last byte of the frame before it left later than the first; some packets of a
-    large frame may have been acknowledged and others not.
+    and what jitter, the queues of access links and faults that reorder packets may add. TCP waited if the frames ahead
+    fill its first window, or if a frame of the stream was retransmitted before. It waited for the last of these
+    instants before the frame left: an acknowledgement may have come; the last byte of the frame before it left later
+    than the first; some packets of a large frame may have been acknowledged and others not.
 
     Args:
         rows: ``hops`` of whole streams.
@@ -103,6 +103,8 @@ class _Sent:
         there_ms = find_asked(pairs, "delay_ms", *back[::-1], rows["tap_tx_ns"])
         round_trip_ms = delay_ms + pc.fill_null(there_ms, 0.0).to_numpy()
         more_ms = JITTER_SIGMAS * jitter_ms + find_queues(pairs, *back, rows["tap_rx_ns"])
+        ends = (numbers(nodes, -1) for nodes in back)
+        more_ms += PairChanges.staged(pairs).disorder(*ends, numbers(rows["tap_rx_ns"])).reorder_ms
         acked_ns = np.maximum(numbers(rows["tap_rx_ns"]) + (delay_ms * _MS).astype(np.int64), left_ns + 1)
         latest_ns = np.where(arrived, acked_ns + (more_ms * _MS).astype(np.int64), _NEVER)
         return cls(

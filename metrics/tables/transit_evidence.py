@@ -39,8 +39,9 @@ from topologies.model import DOWN, UP
 
 Floats = npt.NDArray[np.float64]
 
-KINDS: Final = ("steady", "jittered", "rated")
-"""Kinds of packets: of pairs without jitter, of pairs with jitter, and through a link with a rate."""
+KINDS: Final = ("steady", "jittered", "rated", "overtaken")
+"""Kinds of packets: of pairs without jitter, of pairs with jitter, through a link with a rate, and, whatever else is
+true for them, packets that a fault lets later ones overtake."""
 
 GRACE_NS: Final = 500_000_000
 """A packet that was due this long before the end of the judged span has arrived within it."""
@@ -83,6 +84,7 @@ class Counts(NamedTuple):
     steady: int  # packets that arrived, by ``KINDS``
     jittered: int
     rated: int
+    overtaken: int
     lossy_sent: int  # packets of pairs with loss, without packets that met a full queue
     lossy_lost: int
     through: int  # packets through a link with a rate
@@ -137,6 +139,7 @@ def _sum_up(rules: TransitRules, weighed: list[_Weighed]) -> Transits:
         if counts.rated_jittered
         else "the experiment asks for no jitter",
         "rated": "no link has a rate",
+        "overtaken": "no fault asks for packets that later ones overtake",
     }
     arrived = {kind: getattr(counts, kind) for kind in KINDS}
     no_packet = Absent("no packet of the workload arrived", due=True)
@@ -300,6 +303,11 @@ class JudgedTransits:
         """Packets through a link with a rate, and packets that met a queue that was still full from an earlier rate."""
         return np.asarray(self.limited[UP] | self.limited[DOWN] | self.full | _flags(self.rows, "is_through"))
 
+    @property
+    def overtaken(self) -> Bools:
+        """Packets that a fault lets later ones overtake."""
+        return np.asarray(numbers(self.rows["reorder_ns"]) > 0)
+
     @cached_property
     def judged(self) -> Bools:
         """Packets that left in the judged span, early enough to arrive in it."""
@@ -332,9 +340,10 @@ class JudgedTransits:
     def arrived(self, kind: str) -> Bools:
         """Return the packets of one of ``KINDS`` that arrived."""
         chosen = {
-            "rated": self.rated,
-            "jittered": ~self.rated & (self.jitter_ms > 0),
-            "steady": ~self.rated & (self.jitter_ms == 0),
+            "overtaken": self.overtaken,
+            "rated": self.rated & ~self.overtaken,
+            "jittered": ~self.rated & ~self.overtaken & (self.jitter_ms > 0),
+            "steady": ~self.rated & ~self.overtaken & (self.jitter_ms == 0),
         }
         return np.asarray(self.judged & self.came & chosen[kind])
 

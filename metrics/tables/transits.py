@@ -3,9 +3,10 @@
 Three passes over the captured packets, each by tasks:
 
 1. By source (``build_transits``): a packet that left is found again among the packets that arrived at its destination,
-   by the hash of its headers (``metrics.pcap.headers``). If the access link of the source has a rate, it is replayed.
+   by the hash of its headers (``metrics.pcap.headers``). A packet that a fault lets arrive twice is two packets from
+   there on (``topologies.disorder``). If the access link of the source has a rate, it is replayed.
    Then the delay asked for is added, under jitter the delay of the instant. The packet is then due at the destination,
-   but not before an earlier packet of its pair.
+   but not before an earlier packet of its pair. If a fault lets later packets overtake it, its further delay is added.
 2. For all sources together, if the underlay has bottlenecks (``bottleneck_replay.replay_bottlenecks``): the packets
    that cross some are replayed from queue to queue.
 3. By destination (``transit_evidence.weigh_transits``): the access link of the destination is replayed likewise. The
@@ -24,25 +25,28 @@ import numpy as np
 import pyarrow as pa
 
 from metrics.asked import Access, Floats, find_asked
+from metrics.changes import PairChanges
 from metrics.pcap.flows import factorise
 from metrics.pcap.schemas import CROSSINGS
 from metrics.pcap.walk import Bools, Ints
 from metrics.storage import Place
 from metrics.tables.bottlenecks import Crossed
 from metrics.tables.buckets import divide, of_nodes, read_bucket
-from metrics.tables.columns import conform, group_rows, numbers
+from metrics.tables.columns import conform, group_rows, holds, numbers
 from metrics.tables.schemas import schema_of
 from metrics.tables.shares import Share
+from topologies.disorder import choose_packets
 from topologies.jitter import Jitter
 from topologies.model import UP
 
 TRANSITS: Final = schema_of("""
     src_node int, dst_node int, sent_ns bigint, due_ns bigint, came_ns bigint, wire_bytes bigint,
-    is_clear boolean, is_full boolean, is_through boolean, payload_bytes bigint
+    is_clear boolean, is_full boolean, is_through boolean, payload_bytes bigint, reorder_ns bigint
 """)
 """A packet between two nodes' hosts: when it left; when it was due at the destination's access link; when it arrived
 (null: it did not); whether it is certain which arrival belongs to it; whether it met a full queue at its source, or at
-a bottleneck; whether it crosses a bottleneck; its payload of TCP or UDP.
+a bottleneck; whether it crosses a bottleneck; its payload of TCP or UDP; its further delay if a fault lets later
+packets overtake it (0: none does). The copy of a packet that a fault lets arrive twice is a row of its own.
 
 An arrival without departure has no ``sent_ns``."""
 
@@ -68,15 +72,15 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
     Packets that cross a bottleneck are separate (``through``), and due when they leave the access links of their
     sources: ``metrics.tables.bottleneck_replay`` continues with them.
     """
-    sent, came_ns, is_clear, others = match(
-        _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
-    )
+    rows = _between_nodes(read_bucket(sources.crossings, CROSSINGS, share), sources.nodes)
     access = Access.staged(sources.pairs)
+    sent, came_ns, is_clear, others = match(_disorder(sources, rows, access.changes))
     exit_ns, is_full = _leave(sent, came_ns >= 0, access)
     due_ns = exit_ns + _delays_ns(sources, sent, exit_ns)
     is_through = sources.crossed.through(numbers(sent["src_node"]), numbers(sent["dst_node"]))
     if access.changes:
         due_ns = _keep_order(sent, due_ns, (came_ns >= 0) | ~(is_full | _may_lose(sources, sent)))
+    due_ns = due_ns + numbers(sent["reorder_ns"])
     columns = {
         "src_node": sent["src_node"],
         "dst_node": sent["dst_node"],
@@ -88,6 +92,7 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
         "is_full": pa.array(is_full),
         "is_through": pa.array(is_through),
         "payload_bytes": sent["payload_bytes"],
+        "reorder_ns": sent["reorder_ns"],
     }
     unsent = {name: pa.nulls(len(others), TRANSITS.field(name).type) for name in TRANSITS.names}
     unsent |= {"src_node": others["src_node"], "dst_node": others["dst_node"], "came_ns": others["ts_ns"]}
@@ -97,8 +102,38 @@ def build_transits(sources: TransitSources, share: Share) -> dict[str, list[pa.T
     return made | ({"through": [left.filter(pa.array(is_through))]} if sources.crossed else {})
 
 
+def _disorder(sources: TransitSources, rows: pa.Table, changes: PairChanges) -> pa.Table:
+    """Return crossings with what faults ask of them: ``is_copy`` and ``reorder_ns`` (``TRANSITS``).
+
+    A departure that is to arrive twice is there a second time, directly behind it, as a copy.
+    """
+    is_copy, reorder_ns = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
+    if changes.disorders:
+        ends, ts_ns = (numbers(rows["src_node"]), numbers(rows["dst_node"])), numbers(rows["ts_ns"])
+        host_of = np.zeros(1 + max(sources.hosts), np.int64)
+        host_of[list(sources.hosts)] = list(sources.hosts.values())
+        hosts, since_ns = (host_of[nodes] for nodes in ends), ts_ns - sources.jitter.zero_ns
+        asked = changes.disorder(*ends, ts_ns)
+        is_doubled, reorder_ns = choose_packets(sources.jitter.seed, *hosts, since_ns, asked)
+        is_tx = holds(rows["is_tx"])
+        place, reorder_ns = np.repeat(np.arange(len(rows)), 1 + (is_doubled & is_tx)), np.where(is_tx, reorder_ns, 0)
+        rows, reorder_ns, is_copy = rows.take(pa.array(place)), reorder_ns[place], np.diff(place, prepend=-1) == 0
+    return rows.append_column("is_copy", pa.array(is_copy)).append_column("reorder_ns", pa.array(reorder_ns))
+
+
 def _leave(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:
-    """Return when packets have left the access links of their sources, and whether they met full queues there."""
+    """Return when packets have left the access links of their sources, and whether they met full queues there.
+
+    A copy is made behind that link, so it has left it with its packet, which is directly before it.
+    """
+    is_own = ~holds(sent["is_copy"])
+    packet = np.cumsum(is_own) - 1
+    exit_ns, is_full = _leave_alone(sent.filter(pa.array(is_own)), arrived[is_own], access)
+    return exit_ns[packet], is_full[packet]
+
+
+def _leave_alone(sent: pa.Table, arrived: Bools, access: Access) -> tuple[Ints, Bools]:
+    """Return the same for packets without copies."""
     src, exit_ns, is_full = numbers(sent["src_node"]), numbers(sent["ts_ns"]).copy(), np.zeros(len(sent), np.bool_)
     takes_ns = transmission_ns(numbers(sent["wire_bytes"]), access.rates_mbit(UP, src, exit_ns))
     for node in np.unique(src[takes_ns > 0]).tolist():
@@ -172,11 +207,12 @@ def match(rows: pa.Table) -> tuple[pa.Table, Ints, Bools, pa.Table]:
     """Find each departed packet among the arrivals: the k-th departure is the k-th arrival of the same headers.
 
     Args:
-        rows: crossings, with ``src_node`` and ``dst_node``.
+        rows: crossings, with ``src_node``, ``dst_node``, ``is_copy`` and ``reorder_ns``.
 
     Returns:
         The departures in order of time; when each arrived (-1: it did not); whether that is certain, which it is not if
-        some of several packets with the same headers were lost; and the arrivals without departure.
+        some of several packets with the same headers were lost, or overtaken; and the arrivals without departure. A
+        packet and its copy count as one, since they are due at the same instant.
     """
     group, count = factorise(*(numbers(rows[name]) for name in ("src", "dst", "identity")))
     is_tx, ts_ns = rows["is_tx"].to_numpy(zero_copy_only=False), numbers(rows["ts_ns"])
@@ -191,7 +227,9 @@ def match(rows: pa.Table) -> tuple[pa.Table, Ints, Bools, pa.Table]:
     place = np.searchsorted(keys_in, keys_out)
     arrived = np.append(keys_in, -1)[place] == keys_out
     came_ns = np.where(arrived, np.append(ts_ns[ordinal[False]], -1)[np.where(arrived, place, -1)], -1)
-    is_clear = (n_out == n_in)[group[ordinal[True]]] | (n_out == 1)[group[ordinal[True]]]
+    n_own = np.bincount(group[is_tx & ~holds(rows["is_copy"])], minlength=count)
+    overtaken = np.bincount(group[is_tx & (numbers(rows["reorder_ns"]) > 0)], minlength=count)
+    is_clear = ((n_own == 1) | ((n_out == n_in) & (overtaken == 0)))[group[ordinal[True]]]
     left_over = ordinal[False][arrivals >= n_out[group[ordinal[False]]]]
     in_time = np.argsort(ts_ns[ordinal[True]], kind="stable")
     sent = rows.take(pa.array(ordinal[True][in_time]))

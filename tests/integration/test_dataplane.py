@@ -8,8 +8,9 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,18 +24,30 @@ from harness.errors import TestbedError
 from harness.machine.awake import kept_awake
 from harness.machine.netns import entered
 from harness.planes.plane import PairChange, PairsChange, Port
+from harness.planes.userspace.defects import Defect, UnaskedCopies
 from harness.planes.userspace.handle import UserspacePlane
 from harness.planes.userspace.process import TICK_NS
 from harness.testbeds.emulated.echo import EchoSockets
+from metrics.checks import check_run
+from metrics.checks.evidence import Transits
+from metrics.pcap.tables import Reading, read_tables
 from metrics.recorded.stalls import read_stalls
+from metrics.rundir import FAILED, INVALID, PASSED, Check
 from peer.wire import MSS_BYTES, MTU_BYTES
+from tests.property.test_transits import Analysis, Wire
+from tests.sound_evidence import SOUND, change
 from topologies.bottlenecks import NO_BOTTLENECKS, Bottlenecks
 from topologies.link_graph import GraphLink, LinkGraph, Router
 from topologies.network import AskedOfPairs, Network
+from topologies.timeline import Change
 
 pytestmark = pytest.mark.root
 
 HOSTS = 3
+SEED = 7
+NUMBERED = 500
+LONG_NS = 10_000_000_000
+"""Longer than any packet of these tests is under way, and than a check waits after a change."""
 DELAY_MS = np.array([[0.0, 10.0, 25.0], [15.0, 0.0, 5.0], [35.0, 20.0, 0.0]])
 PAIRS = [(a, b) for a in range(HOSTS) for b in range(HOSTS) if a != b]
 ASKED_RTT_MS = np.array([DELAY_MS[a, b] + DELAY_MS[b, a] for a, b in PAIRS])
@@ -73,8 +86,10 @@ Attach = Callable[..., UserspacePlane]
 def attach(namespaces: list[str], tmp_path: Path) -> Iterator[Attach]:
     planes = []
 
-    def attach(metrics: tuple[str, int] | None = None, mtu: int = 1500, **changes: Any) -> UserspacePlane:
-        plane = UserspacePlane(network(**changes), 7, tmp_path, metrics)
+    def attach(
+        metrics: tuple[str, int] | None = None, mtu: int = 1500, defect: Defect | None = None, **changes: Any
+    ) -> UserspacePlane:
+        plane = UserspacePlane(network(**changes), SEED, tmp_path, metrics, defect=defect)
         planes.append(plane)
         plane.attach([msgspec.structs.replace(port, mtu=mtu) for port in ports(namespaces)])
         return plane
@@ -103,15 +118,17 @@ class Datagrams:
         for _ in range(count):
             self.source.send(bytes(size))
 
-    def receive(self) -> int:
+    def take(self) -> list[bytes]:
         """Take what has arrived."""
-        count = 0
-        try:
+        found = []
+        with suppress(BlockingIOError):
             while True:
-                self.destination.recv(2000)
-                count += 1
-        except BlockingIOError:
-            return count
+                found.append(self.destination.recv(2000))
+        return found
+
+    def receive(self) -> int:
+        """Take what has arrived, and return how many datagrams that is."""
+        return len(self.take())
 
 
 @contextmanager
@@ -229,6 +246,65 @@ def test_a_bottleneck_limits_the_rate_of_its_paths_and_drops_the_rest(
     received = pass_a_hundred(plane, datagrams(), 0.003)
     [found] = plane.close().bottlenecks
     assert (found.link, found.frames, found.frame_bytes, found.drops) == (0, received, 1000 * received, 100 - received)
+
+
+def captured(
+    plane: UserspacePlane, flow: Datagrams, folder: Path, zero_ns: int
+) -> tuple[Counter[int], list[int], Wire]:
+    """Send numbered datagrams; return how often each arrived, in which order the first copies did, and the packets."""
+    plane.start_capture(folder / "capture", 64, 0)
+    for number in range(NUMBERED):
+        flow.source.send(number.to_bytes(4, "big"))
+        time.sleep(0.001)
+    settle(plane, NUMBERED)
+    arrived = [int.from_bytes(data, "big") for data in flow.take()]
+    wire = Wire(delay_ms=float(DELAY_MS[0, 1]), seed=SEED)
+    for _, rows in read_tables(plane.stop_capture().files[0], Reading(("crossings",), epoch_offset_ns=zero_ns)):
+        wire.crossings += [
+            (row["ts_ns"], 0, 1, row["is_tx"], row["identity"], row["wire_bytes"]) for row in rows.to_pylist()
+        ]
+    return Counter(arrived), list(dict.fromkeys(arrived)), wire
+
+
+def packets_arrive(transits: Transits | None) -> Check:
+    assert transits is not None
+    [found] = [each for each in check_run(change(SOUND, transits=transits)) if each.name == "packets_arrive"]
+    return found
+
+
+def test_a_fault_lets_datagrams_arrive_twice_and_out_of_order_and_the_checks_say_so(
+    attach: Attach, datagrams: Callable[[], Datagrams], tmp_path: Path
+) -> None:
+    """No delay is judged here, but that no packet came before it was due: the machine may be slow."""
+    asked = Change(-LONG_NS, 0, sources=(0,), destinations=(1,), duplicate_ratio=0.1, reorder_ratio=0.2, reorder_ms=30)
+    plane, zero_ns = attach(), time.monotonic_ns() - LONG_NS
+    plane.schedule([asked], zero_ns)
+    plane.counters()  # the plane has applied what was due when it answers
+    copies, order, wire = captured(plane, datagrams(), tmp_path, zero_ns)
+    doubled = plane.counters().frames_doubled
+    assert set(copies) == set(range(NUMBERED)) and copies.total() == NUMBERED + doubled
+    assert set(copies.values()) == {1, 2} and abs(doubled - 0.1 * NUMBERED) < 5 * (0.09 * NUMBERED) ** 0.5
+    assert order != sorted(order)
+    with Analysis(wire, changes=[asked]) as analysis:
+        found = analysis.weigh().degraded
+        [packets] = [rows for rows in analysis.rows(degraded=True) if rows.left.any()]
+        assert packets.deviation_ms[packets.timed].min() >= 0
+        assert abs(packets.overtaken.sum() - 0.2 * copies.total()) < 10 * (0.16 * NUMBERED) ** 0.5
+    assert (packets_arrive(found).outcome, packets_arrive(found).tested) == (PASSED, copies.total())
+    with Analysis(wire) as analysis:
+        unasked = analysis.weigh()
+    assert (unasked.invented, packets_arrive(unasked).outcome) == (doubled, FAILED)
+
+
+def test_datagrams_that_arrive_twice_although_nobody_asked_are_found(
+    attach: Attach, datagrams: Callable[[], Datagrams], tmp_path: Path
+) -> None:
+    plane, zero_ns = attach(defect=UnaskedCopies(50)), time.monotonic_ns() - LONG_NS
+    copies, _, wire = captured(plane, datagrams(), tmp_path, zero_ns)
+    with Analysis(wire) as analysis:
+        found = analysis.weigh()
+    assert found.invented == copies.total() - NUMBERED == NUMBERED // 50
+    assert (packets_arrive(found).outcome, packets_arrive(found).severity) == (FAILED, INVALID)
 
 
 @pytest.mark.parametrize("mtu", [576, 9000])

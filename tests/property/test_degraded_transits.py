@@ -14,13 +14,15 @@ from tests.property.test_dataplane_forwarder import HOSTS, MS_NS
 from tests.property.test_transits import Analysis, Wire
 from tests.sound_evidence import SOUND, change
 from topologies.network import Network, uniform_network
-from topologies.timeline import Change, Timeline
+from topologies.timeline import Change, Timeline, find_disorder
 
 SECOND_NS = 1_000_000_000
 SLOWER = Change(2 * SECOND_NS, 0, 12 * SECOND_NS, sources=(0,), destinations=(1, 2), delay_factor=3.0)
 SHORT = replace(SLOWER, to_ns=3_400_000_000)
 LOSSY = replace(SLOWER, delay_factor=1.0, loss_ratio=0.2)
 JITTERY = replace(SLOWER, delay_factor=1.0, jitter_ms=1.0)
+DOUBLED = replace(SLOWER, delay_factor=1.0, duplicate_ratio=0.1)
+REORDERED = replace(SLOWER, delay_factor=1.0, reorder_ratio=0.05, reorder_ms=25.0)
 DELAY_NS = 10 * MS_NS
 
 
@@ -42,7 +44,7 @@ def judge(wire: Wire, asked: Change) -> dict[str, Check]:
     """The checks of packets, by name."""
     with Analysis(wire, changes=[asked]) as analysis:
         transits = analysis.weigh()
-    names = ("wire_delay", "wire_delay_jittered", "packet_loss", "jitter", "packets_arrive")
+    names = ("wire_delay", "wire_delay_jittered", "packet_loss", "jitter", "packets_arrive", "wire_delay_overtaken")
     return {each.name: each for each in check_run(change(SOUND, transits=transits)) if each.name in names}
 
 
@@ -50,7 +52,7 @@ def failed(found: dict[str, Check]) -> set[str]:
     return {name for name, each in found.items() if each.outcome == FAILED}
 
 
-@pytest.mark.parametrize("asked", [SLOWER, SHORT, LOSSY, JITTERY])
+@pytest.mark.parametrize("asked", [SLOWER, SHORT, LOSSY, JITTERY, DOUBLED, REORDERED])
 def test_what_was_applied_as_asked_passes(asked: Change) -> None:
     found = judge(play(asked), asked)
     assert failed(found) == set()
@@ -68,6 +70,13 @@ def test_what_was_applied_as_asked_passes(asked: Change) -> None:
         (None, JITTERY, "jitter"),
         (replace(JITTERY, jitter_ms=0.5), JITTERY, "jitter"),
         (LOSSY, SLOWER, "packets_arrive"),
+        (None, DOUBLED, "packets_arrive"),
+        (replace(DOUBLED, duplicate_ratio=0.2), DOUBLED, "packets_arrive"),
+        (DOUBLED, SLOWER, "packets_arrive"),
+        (None, REORDERED, "wire_delay_overtaken"),
+        (replace(REORDERED, reorder_ms=20.0), REORDERED, "wire_delay_overtaken"),
+        (replace(REORDERED, reorder_ratio=0.2), REORDERED, "wire_delay"),
+        (REORDERED, SLOWER, "wire_delay"),
     ],
 )
 def test_a_change_that_was_not_applied_or_is_another_one_makes_the_run_invalid(
@@ -117,6 +126,9 @@ def some_change(draw: st.DrawFn) -> Change:
         delay_factor=draw(st.sampled_from([1.0, 3.0])),
         jitter_ms=draw(st.sampled_from([0.0, 2.0])),
         loss_ratio=draw(st.sampled_from([0.0, 0.5])),
+        duplicate_ratio=draw(st.sampled_from([0.0, 0.25])),
+        reorder_ratio=draw(st.sampled_from([0.0, 0.5])),
+        reorder_ms=draw(st.sampled_from([5.0, 7.0])),
     )
 
 
@@ -139,5 +151,7 @@ def test_what_is_asked_of_many_pairs_is_what_the_timeline_asks_of_each(
     for name in ASKED:
         values = found.alter(name, np.full(len(asked), without[name]), source, destination, at_ns)
         assert values.tolist() == pytest.approx([getattr(timeline.asked(*each), name) for each in asked])
+    disorder = np.array(found.disorder(source, destination, at_ns)).T
+    assert disorder.tolist() == [list(find_disorder(timeline.active(instant), *ends)) for *ends, instant in asked]
     altered = [timeline.asked(*each) != network.asked(*each[:2]) for each in asked]
     assert (found.alters(source, destination, at_ns) | ~np.array(altered)).all()

@@ -11,9 +11,10 @@ from harness.experiment.form import Experiment
 from harness.experiment.loader import check_rules, decode
 from harness.planning.faults import compile_faults
 from tests.examples import examples
+from topologies.disorder import IN_ORDER
 from topologies.generated import uniform_underlay
 from topologies.network import Network
-from topologies.timeline import Change, Timeline, decode_changes, encode_changes
+from topologies.timeline import Change, Timeline, decode_changes, encode_changes, find_disorder
 
 HOSTS = 6
 PAIRS = [pair for pair in product(range(HOSTS), range(HOSTS)) if pair[0] != pair[1]]
@@ -23,11 +24,11 @@ groups = st.sets(st.integers(0, HOSTS - 1), min_size=1, max_size=HOSTS - 1)
 directions = st.sampled_from(["both", "to", "from"])
 
 
-def compiled(*faults: dict[str, Any], seed: int = 1) -> tuple[Change, ...]:
+def compiled(*faults: dict[str, Any], seed: int = 1, testbed: str = "simulated") -> tuple[Change, ...]:
     document = {
         "name": "x",
         "seed": seed,
-        "testbed": "simulated",
+        "testbed": testbed,
         "underlay": {"kind": "uniform", "hosts": HOSTS, "rate_mbit": 8.0},
         "faults": [{"at_s": 1, "for_s": 2, **fault} for fault in faults],
     }
@@ -91,6 +92,20 @@ def test_links_are_degraded_once_per_entry_and_entries_multiply(one: set[int], o
         others = {pair for pair in PAIRS if timeline.asked(*pair, 2 * SECOND_NS).delay_ms == 10.0}
         assert found == between(one, other, direction)
         assert others == set(PAIRS) - found
+
+
+@given(groups, groups, directions)
+def test_packets_of_the_links_between_two_groups_are_in_disorder(one: set[int], other: set[int], direction: str):
+    asked = {"duplicate_ratio": 0.1, "reorder_ratio": 0.2, "reorder_ms": 30.0}
+    entry = {"degrade": asked, "between": [sorted(one), sorted(other)], "direction": direction}
+    timeline = Timeline(Network(HOSTS, lambda a, b: 10.0), compiled(entry, testbed="emulated"))
+    changes = timeline.active(2 * SECOND_NS)
+    assert (
+        {pair for pair in PAIRS if find_disorder(changes, *pair) == tuple(asked.values())}
+        == {pair for pair in PAIRS if find_disorder(changes, *pair) != IN_ORDER}
+        == between(one, other, direction)
+    )
+    assert timeline.active(3 * SECOND_NS) == ()
 
 
 @given(st.integers(0, HOSTS - 1), directions)

@@ -76,6 +76,12 @@ def table(crossings: list[Crossing]) -> pa.Table:
     return pa.table(dict(zip(CROSSINGS.names, columns, strict=True)), CROSSINGS)
 
 
+def in_order(rows: pa.Table) -> pa.Table:
+    """The crossings of a network without duplication and reordering, for ``match``."""
+    nothing = np.zeros(len(rows), np.int64)
+    return rows.append_column("is_copy", pa.array(nothing != 0)).append_column("reorder_ns", pa.array(nothing))
+
+
 class Analysis(tempfile.TemporaryDirectory[str]):
     """The two passes over some crossings, in so many buckets."""
 
@@ -118,7 +124,7 @@ class Analysis(tempfile.TemporaryDirectory[str]):
         if crossed:
             self.queues = replay_bottlenecks(self.executor, self.sources, transits["through"], transits["transits"])
 
-    def rows(self) -> list[JudgedTransits]:
+    def rows(self, *, degraded: bool = False) -> list[JudgedTransits]:
         """What is judged, by buckets of destinations."""
         found = []
         for share in all_shares(self.buckets):
@@ -126,7 +132,8 @@ class Analysis(tempfile.TemporaryDirectory[str]):
                 pq.read_table(part) for part in sorted((self.folder / "transits").glob(f"*-{share.number}.parquet"))
             ]
             rows = pa.concat_tables([TRANSITS.empty_table(), *parts])
-            found.append(JudgedTransits(self.rules, rows.sort_by([("due_ns", "ascending"), ("sent_ns", "ascending")])))
+            rows = rows.sort_by([("due_ns", "ascending"), ("sent_ns", "ascending")])
+            found.append(JudgedTransits(self.rules, rows, degraded=degraded))
         return found
 
     def weigh(self) -> Transits:
@@ -254,7 +261,7 @@ def test_a_queue_that_is_shorter_or_longer_than_asked_is_an_error(key: str) -> N
 def test_packets_are_found_again_by_their_headers_in_order_of_time() -> None:
     def rows(*found: tuple[int, bool, int]) -> pa.Table:
         crossings = [(at_ns, 0, 1, is_tx, identity, 100) for at_ns, is_tx, identity in found]
-        return table(crossings).append_column("src_node", pa.array([0] * len(found)))
+        return in_order(table(crossings)).append_column("src_node", pa.array([0] * len(found)))
 
     sent, came_ns, is_clear, others = match(
         rows((0, True, 7), (1, True, 8), (2, True, 7), (3, True, 9), (12, False, 7), (10, False, 7), (11, False, 8))
@@ -268,7 +275,7 @@ def test_packets_are_found_again_by_their_headers_in_order_of_time() -> None:
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.booleans(), st.integers(0, 3)), max_size=30))
 def test_as_many_packets_are_matched_lost_and_invented_as_counting_says(found: list[tuple[int, bool, int]]) -> None:
-    rows = table([(at_ns, 0, 1, is_tx, identity, 100) for at_ns, is_tx, identity in found])
+    rows = in_order(table([(at_ns, 0, 1, is_tx, identity, 100) for at_ns, is_tx, identity in found]))
     sent, came_ns, _, others = match(rows)
     arrived = lost = invented = 0
     for identity in range(4):

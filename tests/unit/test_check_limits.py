@@ -118,6 +118,7 @@ CASES = [
     (None, {"send": {"p50": 50.1}}, "send_delay", INVALID),
     (wired("steady", 10), wired("steady", 11), "wire_delay", INVALID),
     (wired("jittered", 10), wired("jittered", 11), "wire_delay_jittered", INVALID),
+    (wired("overtaken", 10), wired("overtaken", 11), "wire_delay_overtaken", INVALID),
     (wired("rated", 10), wired("rated", 11), "access_rate", INVALID),
     (wired("rated", 9), {"transits": {"wrong_rates": WrongLinks(1, "node 3 up")}}, "access_rate", INVALID),
     (wired("rated", 9), {"transits": {"wrong_queues": WrongLinks(1, "node 3 up")}}, "access_queue", SUSPECT),
@@ -231,7 +232,9 @@ def test_limits_that_the_experiment_sets_are_in_its_checks() -> None:
     made = change(SOUND, emulation={"lateness_p99_ms": 0.04}, transits={"limit_ms": 0.1})
     found = {check.name: check.tolerance for check in check_run(made)}
     assert {found[name] for name in ("plane_lateness", "plane_intake")} == {0.04}
-    assert {found[name] for name in ("wire_delay", "wire_delay_jittered", "access_rate")} == {0.1}
+    assert {found[name] for name in ("wire_delay", "wire_delay_jittered", "wire_delay_overtaken", "access_rate")} == {
+        0.1
+    }
 
 
 @pytest.mark.parametrize(

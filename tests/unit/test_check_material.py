@@ -30,6 +30,7 @@ def test_packets_that_were_not_timed_are_missed(samples: int, outcome: str) -> N
         ({"rated": Absent("no rate")}, "access_rate"),
         ({"steady": Absent("all have jitter")}, "wire_delay"),
         ({"jittered": Absent("no jitter")}, "wire_delay_jittered"),
+        ({"overtaken": Absent("no fault asks for it")}, "wire_delay_overtaken"),
         ({"plain_sent": 0}, "packets_arrive"),
     ],
 )

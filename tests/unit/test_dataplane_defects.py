@@ -16,6 +16,8 @@ from harness.planes.userspace.defects import (
     HiddenDefectForwarder,
     LateFirsts,
     LateFirstsNetwork,
+    UnaskedCopies,
+    UnaskedCopiesForwarder,
     UnaskedDrops,
     UnaskedDropsForwarder,
     WrongRates,
@@ -92,7 +94,9 @@ def test_no_network_has_the_defect_unless_it_is_asked_for() -> None:
     assert type(make_forwarder(clean, lambda: 0, 100, 1, None)) is Forwarder
 
 
-@pytest.mark.parametrize("defect", [LateFirsts("pairs"), HiddenDefect("read", 2.5), HiddenDefect("write", 0, 3)])
+@pytest.mark.parametrize(
+    "defect", [LateFirsts("pairs"), HiddenDefect("read", 2.5), HiddenDefect("write", 0, 3), UnaskedCopies(5)]
+)
 def test_a_defect_reaches_the_forwarding_process_as_it_is(defect: Defect) -> None:
     asked = Attach((), 1, 1.0, 1, defect)
     assert decode_command(encode(asked)) == asked
@@ -102,12 +106,13 @@ def test_a_defect_reaches_the_forwarding_process_as_it_is(defect: Defect) -> Non
     assert isinstance(forwarder, HiddenDefectForwarder) is isinstance(defect, HiddenDefect)
 
 
-def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_cause() -> None:
+def forward(make: Callable[..., Forwarder], defect: Defect, protocols: tuple[int, ...]) -> tuple[list[int], Forwarder]:
+    """Let packets of some protocols pass a forwarder; return the protocols of those that arrived, and the forwarder."""
     network = EmulatedNetwork(uniform_network(HOSTS, 0.0), 1)
     for host, address in enumerate(ADDRESSES):
         network.add(AccessLink(host, host), address)
     head = bytes([0x45]) + bytes(8) + b"%c" + bytes(2) + b"".join(map(socket.inet_aton, ADDRESSES[:2]))
-    frames = deque(head % protocol for protocol in (6, 1, 6, 17, 6, 6, 6))
+    frames = deque(head % protocol for protocol in protocols)
     written: list[bytes] = []
 
     def read(_: int, __: int) -> bytes:
@@ -119,12 +124,23 @@ def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_
         written.append(frame)
         return len(frame)
 
-    forwarder = UnaskedDropsForwarder(UnaskedDrops("overload", 2), network, lambda: 0, read, write)
+    forwarder = make(defect, network, lambda: 0, read, write)
     forwarder.take_in(network.links[0])
     forwarder.let_out()
-    assert [frame[9] for frame in written] == [6, 1, 17, 6, 6]
-    assert {cause: count for cause, count in forwarder.drops.items() if count} == {"overload": 2}
     assert forwarder.counters().unaccounted == 0
+    return [frame[9] for frame in written], forwarder
+
+
+def test_drops_that_nobody_asked_for_meet_tcp_alone_and_are_counted_under_their_cause() -> None:
+    arrived, forwarder = forward(UnaskedDropsForwarder, UnaskedDrops("overload", 2), (6, 1, 6, 17, 6, 6, 6))
+    assert arrived == [6, 1, 17, 6, 6]
+    assert {cause: count for cause, count in forwarder.drops.items() if count} == {"overload": 2}
+
+
+def test_copies_that_nobody_asked_for_are_of_udp_alone_and_are_counted() -> None:
+    arrived, forwarder = forward(UnaskedCopiesForwarder, UnaskedCopies(2), (17, 6, 17, 1, 17, 17))
+    assert arrived == [17, 6, 17, 17, 1, 17, 17, 17]
+    assert forwarder.frames_doubled == 2
 
 
 MS = 1_000_000

@@ -121,6 +121,14 @@ FILES = {
         "[[faults]]\nat_s = 1\ndegrade = {rate_mbit = 0.0001}\n",
         "$.faults[0].degrade.rate_mbit: expected 0 or at least 0.001, got 0.0001",
     ),
+    "overtaken_in_no_time": (
+        'testbed = "emulated"\n[[faults]]\nat_s = 1\ndegrade = {reorder_ratio = 0.1}\n',
+        "$.faults[0].degrade.reorder_ms: reorder_ratio and reorder_ms need each other: expected more than 0",
+    ),
+    "nothing_overtaken": (
+        'testbed = "emulated"\n[[faults]]\nat_s = 1\ndegrade = {reorder_ms = 5}\n',
+        "$.faults[0].degrade.reorder_ratio: reorder_ratio and reorder_ms need each other: expected more than 0",
+    ),
     "rate_of_pairs": (
         "[[faults]]\nat_s = 1\ndegrade = {rate_mbit = 1}\nbetween = [[0], [1]]\n",
         "$.faults[0].degrade.rate_mbit: an access link is shared by all pairs of a host, so the second group of "
@@ -148,6 +156,15 @@ FILES = {
     "remote": (
         'testbed = "remote"\ninventory = "x.toml"\n[[faults]]\nat_s = 1\ncut = ["all", "all"]\n',
         '$.faults[0].cut: a run with testbed = "remote" changes nothing in a real network',
+    ),
+    "simulated_copies": (
+        "[[faults]]\nat_s = 1\ndegrade = {loss_ratio = 0.1, duplicate_ratio = 0.1}\n",
+        '$.faults[0].degrade.duplicate_ratio: testbed = "simulated" carries frames over connections, which deliver '
+        "each byte once and in order",
+    ),
+    "copies_by_the_kernel": (
+        'testbed = "emulated"\nplane = "kernel"\n[[faults]]\nat_s = 1\ndegrade = {duplicate_ratio = 0.1}\n',
+        '$.faults[0].degrade: plane = "kernel" does not change its network during a run',
     ),
     "unknown_group": (
         '[[faults]]\nat_s = 1\nisolate = "erope"\n',

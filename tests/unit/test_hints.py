@@ -26,7 +26,7 @@ from harness.experiment.loader import decode_experiment
         ("underlay.csv", "x", "did you mean path?"),
         ("underlay.partition", 1, "did you mean faults.partition?"),
         ("split", ["a", "b"], "did you mean faults.partition?"),
-        ("underlay.reordering", 1, "the network keeps the order of the packets of a pair"),
+        ("underlay.reordering", 1, "only faults reorder packets: reorder_ratio of degrade"),
         ("workload.messageSize", 5, "did you mean payload_bytes?"),
         ("workload.messages_per_s", 5, "did you mean publish_rate_per_s?"),
         ("workload.warm_up", 5, "did you mean warmup_s?"),

@@ -11,7 +11,7 @@ from harness.experiment.abilities import DEFAULTS, DEMANDS, Demand, ignored_keys
 from harness.experiment.faults import VERBS
 from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import decode, decode_experiment
-from harness.experiment.sections.faults import FaultSpec
+from harness.experiment.sections.faults import DegradeSpec, FaultSpec
 from harness.experiment.sections.underlay import LinksSpec
 from harness.testbeds.registry import TESTBEDS
 from metrics.degenerate import find_degeneracies
@@ -26,6 +26,7 @@ FAULTS: dict[str, Any] = {
     "flap": {"period_s": 2.0, "down_s": 1.0},
     "pause": 1,
 }
+IN_DISORDER = "duplicate_ratio", "reorder_ratio", "reorder_ms"
 OTHER: dict[str, Any] = {
     "inventory": "machines.toml",
     "peer.command": ["node", "peer.js"],
@@ -36,6 +37,7 @@ OTHER: dict[str, Any] = {
     "underlay.down_mbit": 2.0,
     "underlay.queue_bytes": 3000,
     **{f"faults.{verb}": [{"at_s": 1.0, verb: value}] for verb, value in FAULTS.items()},
+    **{f"faults.degrade.{name}": [{"at_s": 1.0, "degrade": {name: 0.5}}] for name in IN_DISORDER},
     "underlay.links": [{"nodes": [0], "loss_ratio": 0.5}],
     "underlay.links.queue_ms": [{"nodes": [0], "queue_ms": 5.0}],
     "underlay.links.queue_bytes": [{"nodes": [0], "queue_bytes": 3000}],
@@ -89,15 +91,19 @@ def test_the_table_names_keys_of_the_form_each_once() -> None:
     assert len(set(names)) == len(names)
     entries = {"underlay.links": LinksSpec, "faults": FaultSpec}
     of_entries = {f"{place}.{name}" for place, spec in entries.items() for name in spec.__struct_fields__}
-    assert set(names) <= {*leaves(DEFAULTS), *of_entries}
-    assert {name for name in names if name.startswith("faults.")} == {f"faults.{verb}" for verb in VERBS}
+    of_degrade = {f"faults.degrade.{name}" for name in IN_DISORDER}
+    assert of_degrade <= {f"faults.degrade.{name}" for name in DegradeSpec.__struct_fields__}
+    assert set(names) <= {*leaves(DEFAULTS), *of_entries, *of_degrade}
+    of_faults = {name for name in names if name.startswith("faults.")}
+    assert of_faults == {f"faults.{verb}" for verb in VERBS} | of_degrade
 
 
 @pytest.mark.parametrize("testbed", TESTBEDS)
 @pytest.mark.parametrize(("demand", "key"), KEYS, ids=[key for _, key in KEYS])
 def test_a_key_is_honoured_refused_or_remarked_on(demand: Demand, key: str, testbed: str) -> None:
     experiment, place = with_key(key, testbed), place_of(key)
-    refused = [problem for problem, _ in refusals(experiment) if not f"$.{key}".startswith(f"{problem}.")]
+    wholes = tuple(each.rpartition(".")[0] for each in (f"$.{key}", f"$.{place}"))
+    refused = [problem for problem, _ in refusals(experiment) if problem not in wholes]
     remarked = list(ignored_keys(experiment))
     if demand.ability in TESTBEDS[testbed].can:
         assert (refused, remarked) == ([], [])

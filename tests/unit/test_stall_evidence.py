@@ -94,13 +94,14 @@ def checked() -> list[Check]:
     late = Spread(samples=1000, p50=2.0, p99=50.0, max=60.0, late=Late(40, 35))
     publications = Publications(scheduled=1000, messages=1000, with_schedule=1000, subscribers=1000, lag=late)
     timed = Timed(1000, late)
-    transits = structs.replace(SOUND.transits, steady=timed, jittered=timed, rated=timed)
+    transits = structs.replace(SOUND.transits, steady=timed, jittered=timed, rated=timed, overtaken=timed)
     return [
         check("publish_lag", publications=publications),
         check("receive_delay", receive=late),
         check("delay_agreement", inside=late),
         check("wire_delay", transits=transits),
         check("wire_delay_jittered", transits=transits),
+        check("wire_delay_overtaken", transits=transits),
         check("access_rate", transits=transits),
     ]
 

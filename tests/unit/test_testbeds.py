@@ -280,7 +280,7 @@ def test_an_emulated_testbed_uses_the_plane_that_its_description_names(
     toys.plane = ToyPlane  # type: ignore[attr-defined]
     plane = PlaneDescription(name="toy", can=frozenset({"shape"}), needs=(), make=f"{TOYS}:plane")
     other = emulated.describe("other", "a toy", plane)
-    assert other.can == TESTBEDS["emulated"].can - {"jitter", "rate", "queue", "mtu", "capture", "faults"}
+    assert other.can == TESTBEDS["emulated"].can - {"jitter", "rate", "queue", "mtu", "capture", "faults", "disorder"}
     monkeypatch.setitem(PLANES, "toy", plane)
     monkeypatch.setitem(TESTBEDS, "other", other)
     monkeypatch.setattr(emulated_testbed, "make_keep_awake", lambda: None)

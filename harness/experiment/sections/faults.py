@@ -36,6 +36,14 @@ class DegradeSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Standard deviation of a further delay of mean 0."""
     loss_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
     """Probability of a further loss of a packet."""
+    duplicate_ratio: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    """Probability that a packet is duplicated: it enters the link of its pair twice, at the same instant. Only on the
+    `emulated` testbed."""
+    reorder_ratio: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    """Probability that a packet is held back by ``reorder_ms`` more, so that later packets overtake it. Only on the
+    `emulated` testbed."""
+    reorder_ms: OptionalDelay = 0.0
+    """The further delay of such a packet."""
     rate_mbit: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
     """Highest rate of the access links of the first group, at least 0.001; 0 = no limit. The second group of `between`
     is `all` then, since access links are shared by all pairs of a host."""
@@ -54,7 +62,8 @@ class FaultSpec(Struct, forbid_unknown_fields=True, frozen=True):
     """Something that happens to the network or to peers during the run; exactly one of the seven verbs.
 
     A group is a name (`[groups]`), a number of nodes that are drawn from the seed, or a list of nodes. Entries that
-    overlap compose: factors multiply, losses and jitter are independent, the smallest rate wins, a cut beats all.
+    overlap compose: factors multiply; losses, jitter, duplication and reordering are independent; the smallest rate and
+    the longest ``reorder_ms`` win; a cut beats all.
     """
 
     at_s: Instant

@@ -19,6 +19,7 @@ def _module(name: str, command: tuple[str, ...]) -> Device:
     return Device(name, command, _PURPOSE, f"modprobe {name}; a kernel without it cannot have this data plane")
 
 
+_FIXED = 'plane = "kernel" does not change its network during a run'
 _HTB = ("tc", "qdisc", "add", "dev", "lo", "root", "handle", "1:", "htb")
 _FLOWER = ("tc", "filter", "add", "dev", "lo", "parent", "1:", "protocol", "ip", "flower", "classid", "1:1")
 
@@ -29,7 +30,7 @@ PLANE = Description(
         "jitter": 'plane = "kernel" has constant delays: netem draws jitter per packet, which no check could judge',
         "rate": 'plane = "kernel" has no rates of links: HTB sends the first packet at once, and netem counts packets',
         "queue": 'plane = "kernel" has no rates of links, so it has no queues',
-        "faults": 'plane = "kernel" does not change its network during a run',
+        **dict.fromkeys(("faults", "disorder"), _FIXED),
     },
     needs=(
         _module("sch_netem", ("tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms")),

@@ -10,7 +10,7 @@ from harness.planes.description import Description, Device
 
 PLANE = Description(
     name="userspace",
-    can=frozenset({"shape", "jitter", "rate", "queue", "mtu", "capture", "faults"}),
+    can=frozenset({"shape", "jitter", "rate", "queue", "mtu", "capture", "faults", "disorder"}),
     needs=(
         Device(
             "tun",

@@ -14,7 +14,7 @@ from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from topologies.network import Network
 from topologies.timeline import Reach
 
-_TCP = b"\x06"
+_TCP, _UDP = b"\x06", b"\x11"
 
 
 class LateFirsts(Struct, frozen=True, tag=True):
@@ -94,6 +94,16 @@ class UnaskedDrops(Struct, frozen=True, tag=True):
     every: int
 
 
+class UnaskedCopies(Struct, frozen=True, tag=True):
+    """A defect that lets UDP packets arrive twice, and counts them as if a fault had asked for it.
+
+    Attributes:
+        every: n = every n-th packet that was read arrives twice.
+    """
+
+    every: int
+
+
 class WrongRates(Struct, frozen=True, tag=True):
     """A defect that applies other access rates than those that the scheduled changes ask for.
 
@@ -117,7 +127,7 @@ class WrongRatesNetwork(EmulatedNetwork):
         super().change(tuple(Reach(change, len(self.links)) for change in wrong))
 
 
-Defect = LateFirsts | HiddenDefect | UnaskedDrops | WrongRates
+Defect = LateFirsts | HiddenDefect | UnaskedDrops | UnaskedCopies | WrongRates
 
 
 class _Waiting:
@@ -220,6 +230,24 @@ class UnaskedDropsForwarder(Forwarder):
         return super()._admit(now_ns, link, frame)
 
 
+class UnaskedCopiesForwarder(Forwarder):
+    """A forwarder with that defect."""
+
+    def __init__(self, defect: UnaskedCopies, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
+        super().__init__(*arguments, **options)
+        self._defect = defect
+        self._met = 0
+
+    def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> bool | None:
+        """Let the frame enter a second time if it is due to arrive twice."""
+        if frame[9:10] == _UDP:
+            self._met += 1
+            if self._met % self._defect.every == 0:
+                self.frames_doubled += 1
+                super()._admit(now_ns, link, frame)
+        return super()._admit(now_ns, link, frame)
+
+
 def emulate(network: Network, seed: int, defect: Defect | None) -> EmulatedNetwork:
     """Return the emulated network, with the defect if it is one of networks."""
     if isinstance(defect, LateFirsts):
@@ -237,4 +265,6 @@ def make_forwarder(
         return HiddenDefectForwarder(defect, network, clock, os.read, os.write, frame_bytes, late_ns)
     if isinstance(defect, UnaskedDrops):
         return UnaskedDropsForwarder(defect, network, clock, os.read, os.write, frame_bytes, late_ns)
+    if isinstance(defect, UnaskedCopies):
+        return UnaskedCopiesForwarder(defect, network, clock, os.read, os.write, frame_bytes, late_ns)
     return Forwarder(network, clock, os.read, os.write, frame_bytes, late_ns)

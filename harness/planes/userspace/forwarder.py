@@ -14,6 +14,7 @@ from harness.planes.userspace.intake import Burst, Intake
 from harness.planes.userspace.lateness import BUCKETS, bucket
 from harness.planes.userspace.links import AccessLink, EmulatedNetwork, Pair
 from harness.planes.userspace.trips import Part
+from topologies.disorder import PairDisorder
 from topologies.timeline import Reach
 
 FRAME_BYTES = 65_535
@@ -33,7 +34,7 @@ LATE_NS = 500_000
 Entry = tuple[int, int, Pair | Part, bytes, bool]
 """Due time, ordinal (equal times keep their order), pair, frame, and whether it has passed the destination's link.
 
-A frame on a path with bottlenecks has the part of the path that it passes, instead of the pair."""
+A frame on a path with bottlenecks or disorder has the part of the path that it passes, instead of the pair."""
 
 
 class Forwarder:
@@ -65,7 +66,7 @@ class Forwarder:
         self.late: list[Burst] = []
         self.intake = Intake(late_ns)
         self.drops = dict.fromkeys(DROP_CAUSES, 0)
-        self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = 0
+        self.frames_in = self.frames_out = self.bytes_in = self.bytes_out = self.frames_doubled = 0
         self._clock, self._read, self._write = clock, read, write
         self._frame_bytes, self._late_ns = frame_bytes, late_ns
         self._held: list[Entry] = []
@@ -78,7 +79,13 @@ class Forwarder:
 
     def counters(self) -> Counters:
         return Counters(
-            self.frames_in, self.frames_out, self.bytes_in, self.bytes_out, dict(self.drops), len(self._held)
+            self.frames_in,
+            self.frames_out,
+            self.bytes_in,
+            self.bytes_out,
+            dict(self.drops),
+            len(self._held),
+            self.frames_doubled,
         )
 
     def take_in(self, link: AccessLink) -> bool:
@@ -117,6 +124,7 @@ class Forwarder:
         if pair.dead_end:
             self.drops[pair.dead_end] += 1
             return pair.dead_end == "cut"
+        read_ns = now_ns
         if link.limited:
             wait_ns = link.up_free_ns - now_ns
             if wait_ns > link.up_queue_ns:
@@ -126,8 +134,11 @@ class Forwarder:
             link.up_free_ns = now_ns
         delay_ns: int | None = pair.delay_ns
         if pair.uneven:
-            if pair.first is not None:
-                self._enter(pair.first, now_ns, frame)
+            first = pair.first
+            if first is not None:
+                if pair.disorder is not None:
+                    first = self._disorder(pair.disorder, pair, read_ns, now_ns, frame)
+                self._enter(first, now_ns, frame)
                 return None
             delay_ns = pair.draw_delay_ns(self.network.draws, now_ns)
         if delay_ns is None:
@@ -145,8 +156,18 @@ class Forwarder:
         heappush(held, (due_ns, self._ordinal, pair, frame, False))
         return None
 
+    def _disorder(self, disorder: PairDisorder, pair: Pair, read_ns: int, now_ns: int, frame: bytes) -> Part:
+        """Return the part that a frame enters first. If the frame is to arrive twice, the other one enters it here."""
+        is_doubled, is_overtaken = disorder.choose(read_ns)
+        part = pair.overtaken if is_overtaken else pair.first
+        assert part is not None, "a pair with disorder has both"
+        if is_doubled:
+            self.frames_doubled += 1
+            self._enter(part, now_ns, frame)
+        return part
+
     def _enter(self, part: Part, now_ns: int, frame: bytes) -> None:
-        """Let a frame enter a part of a path with bottlenecks, or drop it."""
+        """Let a frame enter a part of a path with bottlenecks or disorder, or drop it."""
         passed_ns, held = part.pass_ns(self.network.draws, now_ns), self._held
         if passed_ns is None or len(held) >= MAX_IN_FLIGHT:
             self.drops["loss" if passed_ns is None else "overload"] += 1

@@ -21,7 +21,7 @@ before they were read."""
 KEPT = 1024
 """Bursts kept per kind: gaps of at least five seconds."""
 
-_ROW = Layout(f"={13 + len(DROP_CAUSES) + len(KINDS) + 2 * BUCKETS}q")
+_ROW = Layout(f"={14 + len(DROP_CAUSES) + len(KINDS) + 2 * BUCKETS}q")
 _STAMP = Layout("=q")
 _BURST = Layout("=3q")
 _RINGS_AT = _ROW.size + 2 * _STAMP.size
@@ -72,6 +72,7 @@ def publish(memory: mmap.mmap, snapshot: GaugeSnapshot) -> None:
         counters.bytes_in,
         counters.bytes_out,
         counters.in_flight,
+        counters.frames_doubled,
         *counters.drops.values(),
         snapshot.records_written,
         snapshot.records_dropped,
@@ -112,7 +113,7 @@ def _place(kind: str, ordinal: int) -> int:
 
 
 def _snapshot(row: tuple[int, ...]) -> GaugeSnapshot:
-    at_ns, idle_ns, frames_in, frames_out, bytes_in, bytes_out, in_flight, *rest = row
+    at_ns, idle_ns, frames_in, frames_out, bytes_in, bytes_out, in_flight, frames_doubled, *rest = row
     causes = len(DROP_CAUSES)
     drops = dict(zip(DROP_CAUSES, rest, strict=False))
     records_written, records_dropped, lateness_max_ns, frames_late, waited_max_ns, frames_waited, *rest = rest[causes:]
@@ -120,7 +121,7 @@ def _snapshot(row: tuple[int, ...]) -> GaugeSnapshot:
     return GaugeSnapshot(
         at_ns,
         idle_ns,
-        Counters(frames_in, frames_out, bytes_in, bytes_out, drops, in_flight),
+        Counters(frames_in, frames_out, bytes_in, bytes_out, drops, in_flight, frames_doubled),
         records_written,
         records_dropped,
         lateness_max_ns,

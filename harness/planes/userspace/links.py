@@ -3,7 +3,8 @@
 Pairs are made when their first frame comes, since most pairs of a large network are never used. The loss of a pair's
 frames is drawn from a table by position, starting where the seed says: the k-th frame of a pair gets the same loss in
 every run of a seed, however the pairs' frames interleave. Jitter is a function of time (``topologies.jitter``). A pair
-without loss and jitter draws nothing, so its first frame need not compute where it starts.
+without loss and jitter draws nothing, so its first frame need not compute where it starts. Which frames arrive twice or
+are overtaken is a function of time, too (``topologies.disorder``).
 """
 
 import socket
@@ -16,10 +17,11 @@ import numpy as np
 from harness.planes.plane import BottleneckCounters
 from harness.planes.userspace.trips import MS_NS, Part, Queue, make_parts
 from topologies.bottlenecks import Stop
+from topologies.disorder import IN_ORDER, Disorder, PairDisorder
 from topologies.draws import TABLE_MASK, TABLE_SIZE, start_of_pair
 from topologies.jitter import Jitter, JitterProcess
 from topologies.network import Asked, Link, Network, ask_path
-from topologies.timeline import Reach, link_with
+from topologies.timeline import Reach, find_disorder, link_with
 
 UNLIMITED = Link()
 """A direction of an access link without rate."""
@@ -90,8 +92,10 @@ class Pair:
         dead_end: the cause for which every frame is dropped; None = frames pass.
         jitter: how its delay deviates from ``delay_ns``; None = it does not.
         last_due_ns: due time of the latest frame; no later frame is due earlier, even if the delay was changed.
-        uneven: whether the pair has loss, jitter or bottlenecks.
-        first: the first part of its path, if that has bottlenecks; None = frames take the delay at once.
+        uneven: whether the pair has loss, jitter, disorder or bottlenecks.
+        disorder: which frames arrive twice, and which are overtaken; None = no frame.
+        first: the first part of its path, if that has bottlenecks or disorder; None = frames take the delay at once.
+        overtaken: the same for frames that are overtaken.
         passed_ns: when the latest frame has passed each part of that path, by its number.
         ahead: nothing: a frame that is held with its pair, not with a part of a path, meets no bottleneck.
     """
@@ -103,10 +107,12 @@ class Pair:
         "dead_end",
         "delay_ns",
         "destination",
+        "disorder",
         "first",
         "jitter",
         "last_due_ns",
         "loss_ratio",
+        "overtaken",
         "passed_ns",
         "source",
         "stride",
@@ -124,10 +130,14 @@ class Pair:
         self.loss_ratio = 0.0
         self.jitter: JitterProcess | None = None
         self.uneven = False
+        self.disorder: PairDisorder | None = None
         self.first: Part | None = None
+        self.overtaken: Part | None = None
         self.passed_ns: dict[int, int] = {}
 
-    def set(self, asked: Asked, draws: Draws, stops: Sequence[Stop], queues: Sequence[Queue]) -> None:
+    def set(
+        self, asked: Asked, draws: Draws, stops: Sequence[Stop], queues: Sequence[Queue], disorder: Disorder = IN_ORDER
+    ) -> None:
         """Take what is asked of its packets, and the bottlenecks on its path.
 
         Where the draws begin depends only on the seed and on the pair: a pair that gets its loss or jitter late draws
@@ -141,8 +151,16 @@ class Pair:
         self.dead_end = "cut" if asked.is_cut else None
         if asked.loss_ratio and not self.stride:
             self.cursor, self.stride, _ = start_of_pair(draws.seed, *ends)
-        if stops:
-            self.first, self.uneven = make_parts(self, stops, queues), True
+        had_disorder, self.disorder = self.disorder is not None, None
+        if disorder != IN_ORDER:
+            self.disorder = PairDisorder(draws.seed, *ends, draws.jitter.zero_ns, disorder)
+            self.overtaken = make_parts(self, stops, queues, self.disorder.reorder_ns)
+        if had_disorder or self.disorder:
+            last = len(stops)  # the number of the part behind the last bottleneck
+            self.last_due_ns = self.passed_ns[last] = max(self.last_due_ns, self.passed_ns.get(last, 0))
+        has_parts = bool(stops or self.disorder)
+        self.first = make_parts(self, stops, queues) if has_parts else None
+        self.uneven = self.uneven or has_parts
 
     def is_lost(self, draws: Draws, loss_ratio: float) -> bool:
         """Draw whether its next frame is lost."""
@@ -228,7 +246,8 @@ class EmulatedNetwork:
         if pair is None:
             pair = Pair(self.links[source], self.links[destination])
         stops = self._bottlenecks.stops(source, destination)
-        pair.set(self._ask(source, destination), self.draws, stops, self.queues)
+        disorder = find_disorder(self._changes, source, destination)
+        pair.set(self._ask(source, destination), self.draws, stops, self.queues, disorder)
         self.links[source].route[address] = pair
         return pair
 

@@ -1,7 +1,8 @@
 """Paths with bottlenecks: a frame passes one part of the delay of its pair after the other, and a queue between two.
 
 A part leads to the queue of a bottleneck, or, the last one, to the access link of the destination. The forwarder holds
-a frame until it has passed a part, so that the frames of all pairs reach a queue in the order of their arrival.
+a frame until it has passed a part, so that the frames of all pairs reach a queue in the order of their arrival. If a
+fault doubles or reorders the frames of a pair, its path has parts even without a bottleneck: one.
 """
 
 from __future__ import annotations
@@ -67,12 +68,15 @@ class Part:
         "_number",
         "_pair",
         "_pair_delay_ns",
+        "_reorder_ns",
         "ahead",
         "destination",
         "source",
     )
 
-    def __init__(self, pair: Pair, number: int, delay_ns: int, ahead: tuple[Queue, Part] | None) -> None:
+    def __init__(
+        self, pair: Pair, number: int, delay_ns: int, ahead: tuple[Queue, Part] | None, reorder_ns: int
+    ) -> None:
         """Make a part, with the jitter and the loss that the pair has now.
 
         Args:
@@ -80,16 +84,17 @@ class Part:
             number: of the part on its path, from 0.
             delay_ns: its part of the pair's delay.
             ahead: the queue to which it leads, and the part behind that; None = it is the last part.
+            reorder_ns: a further delay, in which later frames overtake.
         """
         self.source, self.destination = pair.source, pair.destination
         self.ahead = ahead
-        self._pair, self._number, self._delay_ns = pair, number, delay_ns
+        self._pair, self._number, self._delay_ns, self._reorder_ns = pair, number, delay_ns, reorder_ns
         self._pair_delay_ns, self._jitter, self._loss_ratio = pair.delay_ns, pair.jitter, pair.loss_ratio
 
     def pass_ns(self, draws: Draws, enters_ns: int) -> int | None:
         """Return when a frame has passed that enters at an instant; None = it is lost, behind the last queue.
 
-        No frame of a pair overtakes another one.
+        No frame of a pair overtakes another one, but in the further delay of that one.
         """
         pair, number = self._pair, self._number
         if self.ahead is None and self._loss_ratio and pair.is_lost(draws, self._loss_ratio):
@@ -97,21 +102,20 @@ class Part:
         offset_ns = 0 if self._jitter is None else self._jitter.offset_ns(enters_ns)
         passed_ns = enters_ns + jittered_ns(self._delay_ns, self._pair_delay_ns, offset_ns)
         passed_ns = pair.passed_ns[number] = max(passed_ns, pair.passed_ns.get(number, 0))
-        return passed_ns
+        return passed_ns + self._reorder_ns
 
 
-def make_parts(pair: Pair, stops: Sequence[Stop], queues: Sequence[Queue]) -> Part | None:
-    """Return the first part of the path of a pair, with the values that the pair has now; None = it has no stops.
+def make_parts(pair: Pair, stops: Sequence[Stop], queues: Sequence[Queue], reorder_ns: int = 0) -> Part:
+    """Return the first part of the path of a pair, with the values that the pair has now.
 
     Args:
         pair: the pair.
         stops: the bottlenecks on its path.
         queues: of all bottlenecks, by number.
+        reorder_ns: a further delay of frames that take these parts, behind the last bottleneck.
     """
-    if not stops:
-        return None
     *before_ns, last_ns = split_ns(pair.delay_ns, stops)
-    part = Part(pair, len(stops), last_ns, None)
+    part = Part(pair, len(stops), last_ns, None, reorder_ns)
     for number in reversed(range(len(stops))):
-        part = Part(pair, number, before_ns[number], (queues[stops[number].bottleneck], part))
+        part = Part(pair, number, before_ns[number], (queues[stops[number].bottleneck], part), 0)
     return part

@@ -9,7 +9,7 @@ TESTBED = Description(
     text="your own machines, over SSH",
     can=frozenset({"capture", "probe", "pause", "command", "record", "processes", "inventory"}),
     cannot={
-        **dict.fromkeys(("shape", "jitter", "rate", "queue", "mtu", "faults"), _NETWORK),
+        **dict.fromkeys(("shape", "jitter", "rate", "queue", "mtu", "faults", "disorder"), _NETWORK),
         "certify": "nobody asks anything of a real network, so nothing is compared with what was asked",
         "dilate": 'expected 1 with testbed = "remote": a real network cannot be slowed down',
         "vanish": 'testbed = "remote" has no silent crashes: a run changes no routing rules of real machines',

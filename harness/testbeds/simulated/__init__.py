@@ -14,6 +14,7 @@ TESTBED = Description(
     ),  # virtual time is the same at any dilation
     cannot={
         "queue": "its queues drop nothing",
+        "disorder": 'testbed = "simulated" carries frames over connections, which deliver each byte once and in order',
         "mtu": 'testbed = "simulated" sends frames in packets of at most 1,500 bytes',
         "capture": "it has no packets",
         "probe": "its delays are exactly those that were asked for",
