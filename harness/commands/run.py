@@ -40,7 +40,7 @@ from harness.terminal import say, say_json
 from harness.testbeds.emulated.work_folder import remove_work_folder
 from harness.testbeds.registry import TESTBEDS, find_lack
 from metrics.rundir import JUDGED, NOT_APPLICABLE, NOT_JUDGED, Attempt, RunDir, Scope, Summary, write_document
-from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE
+from metrics.rundir.files import ATTEMPT_FILE, MANIFEST_FILE, REPORT_PAGE, RESERVE_FILE, SUMMARY_FILE
 from metrics.storage import Place, local_path
 
 RUNS = Path("runs")
@@ -289,7 +289,7 @@ def print_outcome(run_dir: Place, summary: Summary, *, as_json: bool, all_number
     shown = [name for name in (known if all_numbers else FIRST_NUMBERS) if name in known]
     said += [f"{name:>32}  {_number(known[name])}" for name in shown]
     if len(shown) < len(known):
-        said += [f"{len(known) - len(shown)} more numbers: --all, or the report"]
+        said += [f"{len(known) - len(shown)} more numbers: {run_dir / SUMMARY_FILE}, the report, or --all"]
     if summary.computed_by:
         said += [f"tables: computed {summary.computed_by}"]
     page = RunDir(run_dir).results / REPORT_PAGE

@@ -46,6 +46,7 @@ def find_striking(run: Run, slow: Sequence[SlowRow]) -> list[Finding]:
     harmless = run.summary.verdict == VALID
     return [
         *_undelivered(run),
+        *_repeated(run),
         *_partitioned(run),
         *([] if harmless else stalls),
         *_slowest(slow),
@@ -111,6 +112,12 @@ def _undelivered(run: Run) -> Iterator[Finding]:
     yield Finding(
         f"{missing:,} of {total} {were} not made. Topic {most} lacks the most: {by_topic[most]:,}.", "#results"
     )
+
+
+def _repeated(run: Run) -> Iterator[Finding]:
+    if repeated := run.totals.messages.repeated:
+        again = count(repeated, "time", "times")
+        yield Finding(f"Applications got a message again {again}, after the first delivery to their node.", "#results")
 
 
 def _partitioned(run: Run) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """An analysed run for the report: tables as pandas frames, documents as values."""
 
+import shlex
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -165,6 +166,8 @@ class Run(RunDir):
         """Return what ran, and on what: versions, kernel, hashes, lengths of the phases, resources."""
         manifest = self.manifest
         rows = [("run", manifest.run_id)]
+        if command := self.experiment.get("peer", {}).get("command"):
+            rows += [("program of the peers", shlex.join(command))]
         if computed_by := self.summary.computed_by:
             rows += [("tables computed", computed_by)]
         if attempt := self.attempt:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from metrics.overlay.nodes import count_links
 from metrics.overlay.snapshot import Snapshot
 from metrics.overlay.topics import measure_topics
+from metrics.tables.columns import numbers
 
 MOST_INSTANTS = 60
 FEWEST_INSTANTS = 10
@@ -24,7 +25,7 @@ class Intervals(NamedTuple):
 
     instances: pa.Table  # node
     interests: pa.Table  # node, topic
-    physical: pa.Table  # node, peer, opened (by the node); reported by either node
+    physical: pa.Table  # node, peer, opened (by the node; null = not reported); reported by either node
     logical: pa.Table  # node, peer, topic; reported by the node
     adversaries: frozenset[int] = frozenset()  # the nodes that misbehave on purpose
 
@@ -40,10 +41,10 @@ class Intervals(NamedTuple):
 
 
 def _lasting(table: pa.Table, at_ns: int, *columns: str) -> npt.NDArray[np.int64]:
-    """Return some columns of the rows whose interval contains the instant."""
+    """Return some columns of the rows whose interval contains the instant, with 0 for null."""
     since, until = (table[name].to_numpy() for name in ("from_ns", "to_ns"))
     lasts = (since <= at_ns) & (at_ns < until)
-    return np.stack([table[name].to_numpy()[lasts].astype(np.int64) for name in columns], axis=1)
+    return np.stack([numbers(table[name], 0)[lasts] for name in columns], axis=1)
 
 
 def choose_instants(grid: tuple[int, int, int], end_ns: int, nodes: int) -> list[int]:

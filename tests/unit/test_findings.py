@@ -46,6 +46,7 @@ class Shown(Run):
         self.adversaries = frozenset({ADVERSARY})
         self.verdict, self.protocol = "valid", "random"
         self.peer: dict[str, Any] = {"command": None}
+        self.repeated = 0
 
     zero_ns = ZERO_NS
     settle_ns = 0
@@ -88,7 +89,9 @@ class Shown(Run):
         made = make_totals(ZERO_NS, self._tables["deliveries"], adversaries=self.adversaries)
         sent = {node: RowCount(rows) for node, rows in self._sent.items()}
         received = {0: CopyCounts(sum(self._sent.values()) + self._nameless, 0, 0, 0)}
-        messages = structs.replace(made.messages, copies_by_sender=sent, copies_by_node=received)
+        messages = structs.replace(
+            made.messages, copies_by_sender=sent, copies_by_node=received, repeated=self.repeated
+        )
         return structs.replace(made, messages=messages)
 
 
@@ -122,6 +125,12 @@ def test_missing_deliveries_are_counted_with_the_topic_that_lacks_most() -> None
     run = Shown(deliveries=deliveries)
     assert said(run)[0] == "3 of 4 expected deliveries were not made. Topic 6 lacks the most: 2."
     assert "delivery" not in find_quiet(run)
+
+
+def test_deliveries_that_were_made_again_are_counted() -> None:
+    run = Shown()
+    run.repeated = 3
+    assert said(run)[0] == "Applications got a message again 3 times, after the first delivery to their node."
 
 
 def test_partitioned_topics_are_named_by_their_components() -> None:
@@ -288,7 +297,9 @@ def test_ten_numbers_are_printed_unless_all_are_asked_for(
         assert lines[-1] == (f"report: {page}" if all_numbers else "no report: trellis report r writes it")
         page.parent.mkdir(exist_ok=True)
         page.touch()
-        assert (f"{len(HEADLINE) - 10} more numbers: --all, or the report" in lines) == (not all_numbers)
+        assert (f"{len(HEADLINE) - 10} more numbers: r/summary.json, the report, or --all" in lines) == (
+            not all_numbers
+        )
     assert shown == [
         [name for name in FIRST_NUMBERS if name != "rtt_error_ms_p99"],
         [name for name in HEADLINE if name != "rtt_error_ms_p99"],
