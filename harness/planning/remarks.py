@@ -1,11 +1,14 @@
 """What a reader of a plan should know before the run: it is allowed, but may not show what was meant."""
 
+import shutil
 from collections.abc import Iterator
 from math import ceil, log
+from pathlib import Path
 
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
 from harness.experiment.shadow import shadow_remarks
+from harness.machine.sandbox import PRIVATE_FOLDERS
 from harness.planning.plan import PlannedRun
 from harness.planning.processors import SHARE_LIMIT, Outlook
 from harness.testbeds.registry import find_lack
@@ -31,6 +34,7 @@ def remarks_on(planned: PlannedRun, outlook: Outlook | None = None) -> Iterator[
         yield from _overload(outlook, experiment.workload.publish_rate_per_s)
     yield from shadow_remarks(planned.source)
     yield from ignored_keys(experiment)
+    yield from _unseen_programs(planned)
     if experiment.peer.events == "none":
         yield from _fast_hosts(planned)
         return
@@ -50,6 +54,22 @@ def _overload(outlook: Outlook, rate_per_s: float) -> Iterator[str]:
     if not outlook.is_on_time:
         most = outlook.late_limit_ms * outlook.dilation
         yield f"likely not valid here: processes wake {calibration.late_ms:.2g} ms late at p99, of at most {most:.2g}"
+
+
+def _unseen_programs(planned: PlannedRun) -> Iterator[str]:
+    """Yield a sentence if the programs of peers are not on this machine, or in a folder that peers do not see."""
+    peer, testbed = planned.plan.experiment.peer, planned.plan.experiment.testbed
+    commands = {peer.command, *(program.command for program in peer.programs)} - {None}
+    if not commands or testbed != "emulated":
+        return
+    for program, *arguments in sorted(filter(None, commands)):
+        if shutil.which(program) is None:
+            yield f"there is no program {program} here that can be executed: the run would end before its start"
+        for word in (program, *arguments):
+            path = Path(word)
+            private = any(path.is_relative_to(folder) for folder in PRIVATE_FOLDERS)
+            if private and path.exists() and not path.is_relative_to(Path.cwd()):
+                yield f"peers do not see {word}: {', '.join(PRIVATE_FOLDERS)} are empty for them"
 
 
 def _fast_hosts(planned: PlannedRun) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """What a testbed cannot do is refused or remarked on, and so are experiments in which overlays are alike."""
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from msgspec import Struct
@@ -12,7 +13,10 @@ from harness.experiment.faults import VERBS
 from harness.experiment.form import Experiment, resolve
 from harness.experiment.loader import decode, decode_experiment
 from harness.experiment.sections.faults import DegradeSpec, FaultSpec
+from harness.experiment.sections.peer import PeerSpec
 from harness.experiment.sections.underlay import LinksSpec
+from harness.planning import remarks
+from harness.planning.plan import PlannedRun
 from harness.testbeds.registry import TESTBEDS
 from metrics.degenerate import find_degeneracies
 
@@ -194,3 +198,23 @@ def test_the_commands_print_the_remarks(tmp_path: Path, capsys: pytest.CaptureFi
         assert words in planned
     assert main(["check", str(file), "--set", "gossipsub.seen_ttl_s=120"]) == 0
     assert "seen_ttl" not in capsys.readouterr().out
+
+
+def test_programs_that_peers_cannot_start_are_remarked_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remarks, "PRIVATE_FOLDERS", (str(tmp_path),))
+    script = tmp_path / "peer.sh"
+    script.write_text("#!/bin/sh\n")
+
+    def said(*command: str, testbed: str = "emulated") -> list[str]:
+        experiment = Experiment(name="x", testbed=testbed, peer=PeerSpec(command=command, events="lines"))
+        planned = SimpleNamespace(plan=SimpleNamespace(experiment=experiment))
+        return list(remarks._unseen_programs(cast(PlannedRun, planned)))
+
+    assert said("sh", "-c", "true") == []
+    lacking = "there is no program no-such-program here that can be executed: the run would end before its start"
+    assert said("no-such-program") == [lacking]
+    hidden = f"peers do not see {script}: {tmp_path} are empty for them"
+    assert said("sh", str(script)) == [hidden]
+    assert [len(said(str(script))), said("no-such-program", testbed="remote")] == [2, []]
+    monkeypatch.chdir(tmp_path)
+    assert said("sh", str(script)) == []
