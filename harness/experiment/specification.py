@@ -80,7 +80,8 @@ kept up.
   peer of a process counts `SHARED_PEER_MIB` instead of `PEER_MIB`, unless nodes crash, pause or misbehave
 - each of `peer.processes`: one process more, and `peer.memory_mib` more memory
 - open files in the busiest process = hosts x `HOST_FILES` + `SUPPORT_FILES`, or hosts x `CONNECTIONS` x
-  `peer.per_process` + `SUPPORT_FILES` if that is more
+  `peer.per_process` + `SUPPORT_FILES` if that is more. Each peer counts as if it had links to all hosts, since no
+  protocol bounds how many nodes choose it. A refusal names the largest `peer.per_process` that fits
 - a simulated run: one process; memory = `SIMULATOR_MIB` + hosts x `SIMULATED_NODE_MIB` + hosts^2 x
   (`SIMULATED_PAIR_BYTES` + `SIMULATED_EXTRA_BYTES` with jitter and again with loss); open files = hosts +
   `SUPPORT_FILES`, one trace per host; no wall time, which depends on the events

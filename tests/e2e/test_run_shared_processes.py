@@ -1,5 +1,7 @@
 """A run whose peers share processes: it is judged like any other, and says how its peers were divided."""
 
+import json
+
 import pytest
 
 from tests.e2e.run_experiment import EXPERIMENT, IN_PROCESS, Finished, finish, speaks_of_load, start
@@ -37,6 +39,9 @@ def test_there_are_as_many_processes_as_the_manifest_allows(run: Finished) -> No
     assert run.manifest["per_process"] == SHARED
     processes = {1 + (node - 1) // SHARED for node in range(HOSTS) if node not in (PAUSED, ALONE)} | {PAUSED, ALONE}
     assert run.manifest["resources"]["peer_processes"] == len(processes)
+    shared = json.loads((run.run_dir / "deployment.json").read_text())["shared"]
+    assert shared == [list(range(first, first + SHARED)) for first in range(1, ALONE, SHARED)]
+    assert "shared" not in run.manifest["deployment"]
     page = (run.run_dir / "report" / "index.html").read_text()
     assert f"up to {SHARED} peers per process" in page
 
