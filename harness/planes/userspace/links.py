@@ -290,7 +290,7 @@ class EmulatedNetwork:
         self._set_rates(host)
 
     def set_zero(self, zero_ns: int) -> None:
-        """Let jitter count from this instant. Each pair is made again when its next frame comes."""
+        """Let jitter and disorder count from this instant. Each pair is made again when its next frame comes."""
         self.draws.jitter.zero_ns = zero_ns
         self._forget_all()
 
