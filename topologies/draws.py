@@ -1,17 +1,11 @@
 """Where the draws of a directed pair begin in a table: by the seed and the pair alone."""
 
-from typing import NamedTuple, TypeVar
-
-import numpy as np
-import numpy.typing as npt
+from typing import Any, NamedTuple
 
 TABLE_SIZE = 1 << 16
 TABLE_MASK = TABLE_SIZE - 1
 WORD = (1 << 64) - 1
 """All bits of a word."""
-
-Words = TypeVar("Words", int, npt.NDArray[np.uint64])
-"""A word, or an array of words."""
 
 
 class Start(NamedTuple):
@@ -34,7 +28,7 @@ def start_of_pair(seed: int, source: int, destination: int) -> Start:
     return Start(own & TABLE_MASK, own >> 16 & TABLE_MASK | 1, own >> 32 & TABLE_MASK)
 
 
-def mix(word: Words) -> Words:
+def mix(word: Any) -> Any:  # noqa: ANN401 - an int, or an array of np.uint64
     """Return a 64-bit word in which every bit depends on every bit of ``word``; of an array, that of each element.
 
     It is the step of splitmix64. Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators",

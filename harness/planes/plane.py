@@ -223,7 +223,7 @@ class Scheduling(Protocol):
     """A data plane with the ability ``faults``: it changes at planned instants by itself."""
 
     def schedule(self, changes: Sequence[timeline.Change], zero_ns: int) -> None:
-        """Schedule what faults do to the network, and let jitter count from zero (``topologies.jitter``).
+        """Schedule what faults do to the network, and let jitter and disorder count from zero (``topologies.jitter``).
 
         The plane applies all changes of an instant between two frames.
 

@@ -103,8 +103,8 @@ class _Sent:
         there_ms = find_asked(pairs, "delay_ms", *back[::-1], rows["tap_tx_ns"])
         round_trip_ms = delay_ms + pc.fill_null(there_ms, 0.0).to_numpy()
         more_ms = JITTER_SIGMAS * jitter_ms + find_queues(pairs, *back, rows["tap_rx_ns"])
-        ends = (numbers(nodes, -1) for nodes in back)
-        more_ms += PairChanges.staged(pairs).disorder(*ends, numbers(rows["tap_rx_ns"])).reorder_ms
+        source, destination = (numbers(nodes, -1) for nodes in back)
+        more_ms += PairChanges.staged(pairs).disorder(source, destination, numbers(rows["tap_rx_ns"])).reorder_ms
         acked_ns = np.maximum(numbers(rows["tap_rx_ns"]) + (delay_ms * _MS).astype(np.int64), left_ns + 1)
         latest_ns = np.where(arrived, acked_ns + (more_ms * _MS).astype(np.int64), _NEVER)
         return cls(

@@ -109,12 +109,13 @@ def _disorder(sources: TransitSources, rows: pa.Table, changes: PairChanges) -> 
     """
     is_copy, reorder_ns = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     if changes.disorders:
-        ends, ts_ns = (numbers(rows["src_node"]), numbers(rows["dst_node"])), numbers(rows["ts_ns"])
+        source, destination, ts_ns = (numbers(rows[name]) for name in ("src_node", "dst_node", "ts_ns"))
         host_of = np.zeros(1 + max(sources.hosts), np.int64)
         host_of[list(sources.hosts)] = list(sources.hosts.values())
-        hosts, since_ns = (host_of[nodes] for nodes in ends), ts_ns - sources.jitter.zero_ns
-        asked = changes.disorder(*ends, ts_ns)
-        is_doubled, reorder_ns = choose_packets(sources.jitter.seed, *hosts, since_ns, asked)
+        asked, since_ns = changes.disorder(source, destination, ts_ns), ts_ns - sources.jitter.zero_ns
+        is_doubled, reorder_ns = choose_packets(
+            sources.jitter.seed, host_of[source], host_of[destination], since_ns, asked
+        )
         is_tx = holds(rows["is_tx"])
         place, reorder_ns = np.repeat(np.arange(len(rows)), 1 + (is_doubled & is_tx)), np.where(is_tx, reorder_ns, 0)
         rows, reorder_ns, is_copy = rows.take(pa.array(place)), reorder_ns[place], np.diff(place, prepend=-1) == 0

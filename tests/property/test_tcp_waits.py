@@ -12,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metrics.recorded.probing import JITTER_SIGMAS
+from metrics.rundir.files import CHANGES_FILE
 from metrics.tables.schemas import arrow_schema
 from metrics.tables.tcp_waits import LEAST_NS, WINDOW_PACKETS, tcp_waits
 from peer.wire import MSS_BYTES
 from tests.examples import examples
+from topologies.timeline import Change, encode_changes
 
 MS = 1_000_000
 DELAYS_MS = np.array([[0.0, 5.0], [9.0, 0.0]])
 JITTER_MS = np.array([[0.0, 0.0], [0.5, 0.0]])
 QUEUE_MS = np.array([[0.0, 2.0], [1.0, 0.5]])
+REORDERED = Change(-1, 0, sources=(1,), destinations=(0,), reorder_ratio=0.5, reorder_ms=7.0)
 
 Row = dict[str, Any]
 
@@ -57,7 +60,7 @@ def frames_of(conn: str, side: tuple[str, int, int], found: list[Any]) -> list[R
     return rows
 
 
-def wait_of(row: Row, rows: list[Row]) -> int:
+def wait_of(row: Row, rows: list[Row], *, is_reordered: bool) -> int:
     """How long TCP held a frame back, by the definition."""
     if row["d_sndbuf_ns"] <= LEAST_NS:
         return 0
@@ -68,7 +71,8 @@ def wait_of(row: Row, rows: list[Row]) -> int:
         if all(each[name] == row[name] for name in ("conn", "direction")) and each["off"] < row["off"]
     ]
     back = row["dst_node"], row["src_node"]
-    more_ns = int((JITTER_SIGMAS * JITTER_MS[back] + QUEUE_MS[0, back[0]] + QUEUE_MS[1, back[1]]) * MS)
+    more_ms = JITTER_SIGMAS * JITTER_MS[back] + QUEUE_MS[0, back[0]] + QUEUE_MS[1, back[1]]
+    more_ns = int((more_ms + REORDERED.reorder_ms * (is_reordered and back == (1, 0))) * MS)
     for each in before:
         acked_ns = np.inf if each["tap_rx_ns"] is None else each["tap_rx_ns"] + int(DELAYS_MS[back] * MS)
         answers.append((acked_ns, acked_ns + more_ns))
@@ -88,8 +92,8 @@ def wait_of(row: Row, rows: list[Row]) -> int:
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(st.lists(stream, max_size=3, unique_by=lambda each: each[:2]), st.randoms(use_true_random=False))
-def test_waits_are_what_a_loop_says(streams: list[Any], random: Any) -> None:
+@given(st.lists(stream, max_size=3, unique_by=lambda each: each[:2]), st.randoms(use_true_random=False), st.booleans())
+def test_waits_are_what_a_loop_says(streams: list[Any], random: Any, is_reordered: bool) -> None:
     rows = [row for each in streams for row in frames_of(*each)]
     random.shuffle(rows)
     with tempfile.TemporaryDirectory() as folder:
@@ -99,5 +103,7 @@ def test_waits_are_what_a_loop_says(streams: list[Any], random: Any) -> None:
         arrays["segment_bytes"] = np.array([MSS_BYTES])
         for name, values in arrays.items():
             np.save(Path(folder) / f"{name}.npy", values)
+        if is_reordered:
+            (Path(folder) / CHANGES_FILE).write_bytes(encode_changes([REORDERED]))
         found = tcp_waits(pa.Table.from_pylist(rows, arrow_schema("hops")), Path(folder))
-    assert found.tolist() == [wait_of(row, rows) for row in rows]
+    assert found.tolist() == [wait_of(row, rows, is_reordered=is_reordered) for row in rows]

@@ -48,7 +48,7 @@ class SetAccess(Struct, frozen=True, tag=True):
 
 
 class Schedule(Struct, frozen=True, tag=True):
-    """Apply changes at their instants, and let jitter count from zero. Descriptor: ``encode_changes`` of them."""
+    """Apply changes at their instants; jitter and disorder count from zero. Descriptor: ``encode_changes`` of them."""
 
     zero_ns: int
 

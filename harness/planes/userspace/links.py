@@ -151,16 +151,20 @@ class Pair:
         self.dead_end = "cut" if asked.is_cut else None
         if asked.loss_ratio and not self.stride:
             self.cursor, self.stride, _ = start_of_pair(draws.seed, *ends)
-        had_disorder, self.disorder = self.disorder is not None, None
-        if disorder != IN_ORDER:
-            self.disorder = PairDisorder(draws.seed, *ends, draws.jitter.zero_ns, disorder)
+        if disorder != IN_ORDER or self.disorder is not None:
+            self._set_disorder(disorder, draws, stops, queues)
+        if stops or self.disorder is not None:
+            self.first, self.uneven = make_parts(self, stops, queues), True
+
+    def _set_disorder(self, asked: Disorder, draws: Draws, stops: Sequence[Stop], queues: Sequence[Queue]) -> None:
+        """Begin or end disorder. Frames with a path in parts keep the order of those without, and the reverse."""
+        last = len(stops)  # the number of the part behind the last bottleneck
+        self.last_due_ns = self.passed_ns[last] = max(self.last_due_ns, self.passed_ns.get(last, 0))
+        self.disorder = self.first = self.overtaken = None
+        if asked != IN_ORDER:
+            ends = self.source.host, self.destination.host
+            self.disorder = PairDisorder(draws.seed, *ends, draws.jitter.zero_ns, asked)
             self.overtaken = make_parts(self, stops, queues, self.disorder.reorder_ns)
-        if had_disorder or self.disorder:
-            last = len(stops)  # the number of the part behind the last bottleneck
-            self.last_due_ns = self.passed_ns[last] = max(self.last_due_ns, self.passed_ns.get(last, 0))
-        has_parts = bool(stops or self.disorder)
-        self.first = make_parts(self, stops, queues) if has_parts else None
-        self.uneven = self.uneven or has_parts
 
     def is_lost(self, draws: Draws, loss_ratio: float) -> bool:
         """Draw whether its next frame is lost."""
@@ -286,7 +290,7 @@ class EmulatedNetwork:
         self._set_rates(host)
 
     def set_zero(self, zero_ns: int) -> None:
-        """Let jitter count from this instant. Each pair is made again when its next frame comes."""
+        """Let jitter and disorder count from this instant. Each pair is made again when its next frame comes."""
         self.draws.jitter.zero_ns = zero_ns
         self._forget_all()
 
