@@ -12,6 +12,9 @@ docs/experiment-spec.md lists the constants, docs/benchmarks.md has the runs tha
 import math
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from harness.experiment.form import Experiment
 from harness.experiment.implementations import assign_programs
 from harness.machine.calibration import Calibration, calibrate
@@ -61,7 +64,7 @@ class Load(NamedTuple):
         return (self.fixed + self.frames / dilation) * calibration.work_us / REFERENCE_WORK_US
 
 
-class Outlook(NamedTuple):
+class Outlook(Struct, frozen=True):
     """What is predicted for a run on a machine.
 
     Attributes:
@@ -105,7 +108,7 @@ class Outlook(NamedTuple):
 
     def dilated(self, dilation: float) -> "Outlook":
         """Return what is predicted with another dilation."""
-        return self._replace(dilation=dilation)
+        return replace(self, dilation=dilation)
 
 
 def foresee(experiment: Experiment, prediction: Prediction, hosts: int, calibration: Calibration) -> Outlook:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.cli import main
+from harness.commands import run
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
 from harness.experiment.loader import decode_experiment, load_experiment
@@ -130,11 +131,11 @@ loads = st.floats(0, 10)
 def test_at_the_largest_rate_as_many_processors_are_busy_as_fit(fixed: float, frames: float, dilation: float) -> None:
     here = outlook(fixed, frames, dilation=dilation)
     rate = here.largest_rate
-    least = here._replace(load=Load(fixed, 0.0))
+    least = replace(here, load=Load(fixed, 0.0))
     assert here.is_carried == (rate >= 1) or rate == pytest.approx(1)
     assert (rate > 0) == (least.processors < SHARE_LIMIT * 2)
     if rate > 0:
-        assert here._replace(load=Load(fixed, frames * rate)).processors == pytest.approx(SHARE_LIMIT * 2)
+        assert replace(here, load=Load(fixed, frames * rate)).processors == pytest.approx(SHARE_LIMIT * 2)
 
 
 def test_a_run_fits_that_is_carried_on_time() -> None:
@@ -258,6 +259,20 @@ def test_plan_remarks_on_what_does_not_fit_here(
     lines = [line for line in capsys.readouterr().out.splitlines() if "likely" in line]
     assert len(lines) == len(remarks)
     assert all(re.fullmatch(pattern, line) for pattern, line in zip(remarks, lines, strict=True))
+
+
+def test_run_remarks_on_it_if_the_run_is_made_here(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated(monkeypatch, SLOW)
+    planned = make_plan(load_experiment(file), file)
+    printed: set[str] = set()
+    run.print_remarks(planned, printed, here=False)
+    assert capsys.readouterr().err == ""
+    run.print_remarks(planned, printed, here=True)
+    assert capsys.readouterr().err.count("remark: likely not valid here: ") == 2
+    run.print_remarks(planned, printed, here=True)
+    assert capsys.readouterr().err == "", "another seed"
 
 
 def test_a_calibration_changes_no_plan(
