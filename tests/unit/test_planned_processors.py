@@ -1,5 +1,6 @@
 """The predicted processors: what the model adds up, and what `plan` prints of it."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,8 @@ def test_programs_need_what_their_files_say() -> None:
     [
         (experiment(), 300.0, ""),
         (experiment(), None, "the number of frames is not known"),
-        (experiment(plane="kernel"), 300.0, 'only of plane = "userspace" it is known what it needs'),
-        (experiment(testbed="simulated"), 300.0, 'only of plane = "userspace" it is known what it needs'),
+        (experiment(plane="kernel"), 300.0, 'there is a model of plane = "userspace" only'),
+        (experiment(testbed="simulated"), 300.0, 'there is a model of plane = "userspace" only'),
         (with_programs(program("a", 30.0, 900.0)), 300.0, ""),
         (with_programs(program("a", 30.0, None)), 300.0, "the file of a does not say what a peer needs"),
         (
@@ -136,6 +137,11 @@ def test_at_the_largest_rate_as_many_processors_are_busy_as_fit(fixed: float, fr
     assert (rate > 0) == (least.processors < SHARE_LIMIT * 2)
     if rate > 0:
         assert replace(here, load=Load(fixed, frames * rate)).processors == pytest.approx(SHARE_LIMIT * 2)
+
+
+def test_without_frames_any_rate_is_carried_or_none() -> None:
+    assert outlook(0.1, 0.0).largest_rate == math.inf
+    assert outlook(10.0, 0.0).largest_rate == 0
 
 
 def test_a_run_fits_that_is_carried_on_time() -> None:
