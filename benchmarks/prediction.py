@@ -91,6 +91,8 @@ def _make(line: str, place: Path) -> Path:
         words = ["run", *shlex.split(line), "--no-report", "--master", "here", "--out", str(place / "run")]
         print(f"-- {line}", file=sys.stderr, flush=True)
         subprocess.run(python_command("-m", "harness.cli", *words), cwd=CHECKOUT, stdout=sys.stderr, check=False)
+        if not (place / "run" / SUMMARY_FILE).exists():
+            raise RuntimeError(f"no run: {line}")
     return place
 
 

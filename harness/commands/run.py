@@ -107,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
         attempt: Attempt | None = None
         while True:
             planned = _plan(arguments.file, overrides, seed, here=machine is None)
-            _print_remarks(planned, remarked, here=machine is None)
+            print_remarks(planned, remarked, here=machine is None)
             run_dir = _make_run_dir(planned, arguments.out, attempt)
             beginning = prepared(run_dir, arguments.master, options, page=arguments.page)
             shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
@@ -163,7 +163,7 @@ def _plan(file: Path, overrides: list[str], seed: int, *, here: bool) -> Planned
         return make_plan(experiment, file, overrides, here=here)
 
 
-def _print_remarks(planned: PlannedRun, printed: set[str], *, here: bool) -> None:
+def print_remarks(planned: PlannedRun, printed: set[str], *, here: bool) -> None:
     """Print the remarks on a plan that no earlier seed had; ``here``: whether the run is made on this machine."""
     plan = planned.plan
     outlook = foresee_here(plan.experiment, plan.prediction, len(plan.placement)) if here else None

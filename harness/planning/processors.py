@@ -12,6 +12,9 @@ docs/experiment-spec.md lists the constants, docs/benchmarks.md has the runs tha
 import math
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from harness.experiment.form import Experiment
 from harness.experiment.implementations import assign_programs
 from harness.machine.calibration import Calibration, calibrate
@@ -61,7 +64,7 @@ class Load(NamedTuple):
         return (self.fixed + self.frames / dilation) * calibration.work_us / REFERENCE_WORK_US
 
 
-class Outlook(NamedTuple):
+class Outlook(Struct, frozen=True):
     """What is predicted for a run on a machine.
 
     Attributes:
@@ -99,13 +102,15 @@ class Outlook(NamedTuple):
     @property
     def largest_rate(self) -> float:
         """The largest rate of messages that is carried, relative to the experiment's; 0 = none is."""
+        if not self.load.frames:
+            return math.inf if self.is_carried else 0.0
         speed = self.calibration.work_us / REFERENCE_WORK_US
         left = SHARE_LIMIT * self.calibration.processors / speed - self.load.fixed
-        return max(0.0, left) * self.dilation / self.load.frames if self.load.frames else math.inf
+        return max(0.0, left) * self.dilation / self.load.frames
 
     def dilated(self, dilation: float) -> "Outlook":
         """Return what is predicted with another dilation."""
-        return self._replace(dilation=dilation)
+        return replace(self, dilation=dilation)
 
 
 def foresee(experiment: Experiment, prediction: Prediction, hosts: int, calibration: Calibration) -> Outlook:
@@ -118,7 +123,7 @@ def foresee_here(experiment: Experiment, prediction: Prediction, hosts: int) -> 
     """Calibrate this machine, unless it was a short time ago, and return what is predicted for a run on it.
 
     Returns:
-        Why nothing is predicted, as a phrase, if it is so.
+        What is predicted, or why nothing is, as a phrase.
     """
     if unknown := find_unknown(experiment, prediction):
         return unknown
@@ -131,7 +136,7 @@ def find_unknown(experiment: Experiment, prediction: Prediction) -> str:
     """Return why the processors of a run are not predicted, as a phrase; empty if they are."""
     peer = experiment.peer
     if find_testbed(experiment.testbed, experiment.plane).plane != DEFAULT:
-        return f'only of plane = "{DEFAULT}" it is known what it needs'
+        return f'there is a model of plane = "{DEFAULT}" only'
     if silent := {each.implementation for each in peer.programs if None in (each.idle_cpu_ms_per_s, each.copy_cpu_us)}:
         return f"the file of {', '.join(sorted(silent))} does not say what a peer needs"
     if peer.command and not peer.programs:

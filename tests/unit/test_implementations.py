@@ -97,6 +97,19 @@ def test_an_implementation_sets_the_keys_of_a_program(tmp_path: Path) -> None:
     assert name_implementations({"peer": {"programs": [{"implementation": "one", "version": "1.2"}]}}) == "one"
 
 
+def test_a_file_may_say_how_much_processor_time_a_peer_needs(tmp_path: Path) -> None:
+    path = Path(fetched(tmp_path, "one"))
+    [silent] = experiment(implementation=str(path)).peer.programs
+    assert (silent.idle_cpu_ms_per_s, silent.copy_cpu_us) == (None, None)
+    with path.open("r+") as file:
+        content = file.read()
+        file.seek(0)
+        file.write(content.replace("start_cpu_s", "idle_cpu_ms_per_s = 12.5\ncopy_cpu_us = 900\nstart_cpu_s"))
+    fetch(find_implementation(str(path), ""))
+    [told] = experiment(implementation=str(path)).peer.programs
+    assert (told.idle_cpu_ms_per_s, told.copy_cpu_us) == (12.5, 900)
+
+
 @pytest.mark.parametrize(
     ("keys", "place"),
     [

@@ -1,5 +1,6 @@
 """The predicted processors: what the model adds up, and what `plan` prints of it."""
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from harness.cli import main
+from harness.commands import run
 from harness.errors import ExperimentError
 from harness.experiment.form import Experiment
 from harness.experiment.loader import decode_experiment, load_experiment
@@ -103,8 +105,8 @@ def test_programs_need_what_their_files_say() -> None:
     [
         (experiment(), 300.0, ""),
         (experiment(), None, "the number of frames is not known"),
-        (experiment(plane="kernel"), 300.0, 'only of plane = "userspace" it is known what it needs'),
-        (experiment(testbed="simulated"), 300.0, 'only of plane = "userspace" it is known what it needs'),
+        (experiment(plane="kernel"), 300.0, 'there is a model of plane = "userspace" only'),
+        (experiment(testbed="simulated"), 300.0, 'there is a model of plane = "userspace" only'),
         (with_programs(program("a", 30.0, 900.0)), 300.0, ""),
         (with_programs(program("a", 30.0, None)), 300.0, "the file of a does not say what a peer needs"),
         (
@@ -130,11 +132,16 @@ loads = st.floats(0, 10)
 def test_at_the_largest_rate_as_many_processors_are_busy_as_fit(fixed: float, frames: float, dilation: float) -> None:
     here = outlook(fixed, frames, dilation=dilation)
     rate = here.largest_rate
-    least = here._replace(load=Load(fixed, 0.0))
+    least = replace(here, load=Load(fixed, 0.0))
     assert here.is_carried == (rate >= 1) or rate == pytest.approx(1)
     assert (rate > 0) == (least.processors < SHARE_LIMIT * 2)
     if rate > 0:
-        assert here._replace(load=Load(fixed, frames * rate)).processors == pytest.approx(SHARE_LIMIT * 2)
+        assert replace(here, load=Load(fixed, frames * rate)).processors == pytest.approx(SHARE_LIMIT * 2)
+
+
+def test_without_frames_any_rate_is_carried_or_none() -> None:
+    assert outlook(0.1, 0.0).largest_rate == math.inf
+    assert outlook(10.0, 0.0).largest_rate == 0
 
 
 def test_a_run_fits_that_is_carried_on_time() -> None:
@@ -258,6 +265,20 @@ def test_plan_remarks_on_what_does_not_fit_here(
     lines = [line for line in capsys.readouterr().out.splitlines() if "likely" in line]
     assert len(lines) == len(remarks)
     assert all(re.fullmatch(pattern, line) for pattern, line in zip(remarks, lines, strict=True))
+
+
+def test_run_remarks_on_it_if_the_run_is_made_here(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calibrated(monkeypatch, SLOW)
+    planned = make_plan(load_experiment(file), file)
+    printed: set[str] = set()
+    run.print_remarks(planned, printed, here=False)
+    assert capsys.readouterr().err == ""
+    run.print_remarks(planned, printed, here=True)
+    assert capsys.readouterr().err.count("remark: likely not valid here: ") == 2
+    run.print_remarks(planned, printed, here=True)
+    assert capsys.readouterr().err == "", "another seed"
 
 
 def test_a_calibration_changes_no_plan(
