@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from metrics.rundir import Manifest
-from tests.e2e.run_experiment import QUICKLY, await_step, finish, speaks_of_load, start
+from tests.e2e.run_experiment import IN_PROCESS, await_step, finish, speaks_of_load, start
 
 pytestmark = [pytest.mark.root, pytest.mark.long]
 
@@ -84,7 +84,7 @@ def perform(folder: Path, dilation: int) -> Outcome:
     file = folder / "experiment.toml"
     file.write_text(EXPERIMENT)
     run_dir = folder / str(dilation)
-    process = start("run", file, "--set", f"time_dilation={dilation}", *QUICKLY, "--out", run_dir, "--json")
+    process = start("run", file, "--set", f"time_dilation={dilation}", *IN_PROCESS, "--out", run_dir, "--json")
     await_step(process, "warmup")
     begun_s = time.monotonic()
     await_step(process, "workload")
