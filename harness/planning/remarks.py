@@ -11,7 +11,7 @@ from harness.experiment.shadow import shadow_remarks
 from harness.machine.sandbox import PRIVATE_FOLDERS
 from harness.planning.plan import PlannedRun
 from harness.planning.processors import SHARE_LIMIT, Outlook
-from harness.testbeds.registry import find_lack
+from harness.testbeds.registry import find_lack, find_testbed
 from metrics.degenerate import find_degeneracies
 from peer.protocols.registry import PROTOCOLS
 from topologies.bottlenecks import Bottlenecks
@@ -58,9 +58,10 @@ def _overload(outlook: Outlook, rate_per_s: float) -> Iterator[str]:
 
 def _unseen_programs(planned: PlannedRun) -> Iterator[str]:
     """Yield a sentence if the programs of peers are not on this machine, or in a folder that peers do not see."""
-    peer, testbed = planned.plan.experiment.peer, planned.plan.experiment.testbed
+    experiment = planned.plan.experiment
+    peer, testbed = experiment.peer, find_testbed(experiment.testbed, experiment.plane)
     commands = {peer.command, *(program.command for program in peer.programs)} - {None}
-    if not commands or testbed != "emulated":
+    if not testbed.here or "processes" not in testbed.can:
         return
     for program, *arguments in sorted(filter(None, commands)):
         if shutil.which(program) is None:

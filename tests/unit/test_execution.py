@@ -32,9 +32,14 @@ class NotingTestbed:
 
     def __init__(self, *_: object) -> None:
         self.resources_ns: list[int] = []
+        self.cpu_ns: list[int] = []
 
     def lost(self) -> dict[str, str]:
         return {}
+
+    def cpu_s(self) -> float:
+        self.cpu_ns.append(time.monotonic_ns())
+        return 2.5 * len(self.cpu_ns)
 
     def sites(self) -> tuple[()]:
         return ()
@@ -99,10 +104,9 @@ def test_a_disk_that_is_full_at_the_collection_is_a_problem_and_not_the_end(
     assert not (run_dir / CLOCKS_FILE).exists()
 
 
-def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Reading a process's memory holds it up."""
+def test_what_peers_use_is_read_when_it_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory after the judged span and before the peers end, since reading it pauses a process; processor time, which
+    pauses none, at both ends of the workload."""
     file, run_dir = tmp_path / "brief.toml", tmp_path / "run"
     file.write_text(EXPERIMENT)
     write_plan(make_plan(load_experiment(file, []), file), run_dir)
@@ -113,7 +117,11 @@ def test_the_peers_memory_is_read_after_the_judged_span_and_before_they_end(
     cooldown_end_ns = next(phase.end_ns for phase in run.phase_log.phases if phase.name == "cooldown")
     (asked_ns,) = run.testbed.resources_ns  # type: ignore[attr-defined]
     assert cooldown_end_ns <= asked_ns <= deployment.waited_ns
-    assert run.resources == {"peer_processes": 2.0}
+    workload = next(phase for phase in run.phase_log.phases if phase.name == "workload")
+    begin_ns, end_ns = run.testbed.cpu_ns  # type: ignore[attr-defined]
+    assert workload.start_ns <= begin_ns
+    assert workload.end_ns <= end_ns <= asked_ns
+    assert run.resources == {"peers_cpu_s": 2.5, "peer_processes": 2.0}
 
 
 @pytest.mark.parametrize(("served", "jobs"), [("true", ["agent", "dataplane"]), ("false", ["dataplane"])])
