@@ -45,6 +45,17 @@ def children_of(parent: int) -> set[int]:
     return found
 
 
+def find_below(parent: int, word: str) -> int:
+    """Return the descendant of a process whose command line has a word: the last one, if others only start it."""
+    for child in sorted(children_of(parent)):
+        with suppress(OSError, LookupError):
+            return find_below(child, word)
+        with suppress(OSError):
+            if word in Path(f"/proc/{child}/cmdline").read_text().split("\0"):
+                return child
+    raise LookupError(f"no process below {parent} has {word!r} in its command line")
+
+
 def processes_below(parent: int, without: Collection[int] = ()) -> list[Process]:
     """Return every descendant of a process, without some children of it and what is below them."""
     found: list[Process] = []

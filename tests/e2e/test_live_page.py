@@ -1,6 +1,8 @@
 """The live page in Chromium: fed by a stream that the tests write, and by a run in progress."""
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -20,6 +22,7 @@ from tests.browser import ENTER, TAB, Page, browse
 from tests.e2e.run_experiment import IN_PROCESS, PATIENT, ROOT, await_step, finish, start, write_brief
 from tests.live_snapshots import CITIES, STAGE, make_snapshot
 from tests.live_stream import Server, serve
+from tests.processes import find_below
 
 UNKNOWN = "not known"
 NAME = "fabricated"
@@ -311,6 +314,17 @@ def served(run_dir: Path) -> Iterator[str]:
         process.wait()
 
 
+@contextmanager
+def standing_still(run: "subprocess.Popen[str]") -> Iterator[None]:
+    """Stop the running stage in the context, so that the run goes no further, whatever time the context takes."""
+    stage = find_below(run.pid, "harness.stages.execution")
+    os.kill(stage, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(stage, signal.SIGCONT)
+
+
 WATCH = """
 window.seen = [];
 const published = document.getElementById("published"), phase = document.getElementById("phase");
@@ -328,8 +342,9 @@ def test_a_run_in_progress_moves_the_numbers_until_they_are_those_of_its_summary
     await_step(process, "boot")
     browser.show(1400)
     with served(run_dir) as address:
-        browser.open(address)
-        browser.run(WATCH)
+        with standing_still(process):
+            browser.open(address)
+            browser.run(WATCH)
         summary = finish(process)
         browser.wait(lambda: "has ended" in browser.text("#connection"), "the page shows the end of the run")
         seen = browser.run("return seen")
