@@ -212,39 +212,48 @@ class HiddenDefectForwarder(Forwarder):
         return len(frame)
 
 
-class UnaskedDropsForwarder(Forwarder):
-    """A forwarder with that defect."""
+class _NthPacketForwarder(Forwarder):
+    """A forwarder whose defect meets every n-th packet of a protocol."""
 
-    def __init__(self, defect: UnaskedDrops, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
+    _protocol: bytes
+
+    def __init__(self, defect: UnaskedDrops | UnaskedCopies, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments, **options)
         self._defect = defect
         self._met = 0
+
+    def _is_due(self, frame: bytes) -> bool:
+        """Count the frame if it is of the protocol, and return whether the defect meets it."""
+        if frame[9:10] != self._protocol:
+            return False
+        self._met += 1
+        return self._met % self._defect.every == 0
+
+
+class UnaskedDropsForwarder(_NthPacketForwarder):
+    """A forwarder with that defect."""
+
+    _defect: UnaskedDrops
+    _protocol = _TCP
 
     def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> bool | None:
         """Drop the frame if it is due to be dropped."""
-        if frame[9:10] == _TCP:
-            self._met += 1
-            if self._met % self._defect.every == 0:
-                self.drops[self._defect.cause] += 1
-                return None
+        if self._is_due(frame):
+            self.drops[self._defect.cause] += 1
+            return None
         return super()._admit(now_ns, link, frame)
 
 
-class UnaskedCopiesForwarder(Forwarder):
+class UnaskedCopiesForwarder(_NthPacketForwarder):
     """A forwarder with that defect."""
 
-    def __init__(self, defect: UnaskedCopies, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - a forwarder's
-        super().__init__(*arguments, **options)
-        self._defect = defect
-        self._met = 0
+    _protocol = _UDP
 
     def _admit(self, now_ns: int, link: AccessLink, frame: bytes) -> bool | None:
         """Let the frame enter a second time if it is due to arrive twice."""
-        if frame[9:10] == _UDP:
-            self._met += 1
-            if self._met % self._defect.every == 0:
-                self.frames_doubled += 1
-                super()._admit(now_ns, link, frame)
+        if self._is_due(frame):
+            self.frames_doubled += 1
+            super()._admit(now_ns, link, frame)
         return super()._admit(now_ns, link, frame)
 
 
