@@ -90,7 +90,7 @@ def test_text_in_a_figure_is_only_text(words: str) -> None:
         axes.plot([1, 2], [1, 2], label=words)
         axes.annotate(words, (1, 1))
         axes.set(title=words, xlabel=words)
-        axes.legend()
+        axes.legend(loc="upper left")  # to look for the best place warns on a busy machine
         return canvas
 
     svg = to_svg(draw())
