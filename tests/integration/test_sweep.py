@@ -58,7 +58,7 @@ def sweep(study: Path, out: Path, *options: str, cwd: Path = ROOT) -> subprocess
 def run_until(process: subprocess.Popen[bytes], out: Path, count: int) -> None:
     """Let it run until so many results are there."""
     while len(results(out)) < count:
-        assert process.poll() is None, process.communicate()[1].decode()
+        assert process.poll() is None or len(results(out)) >= count, process.communicate()[1].decode()
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=0.01)
 
@@ -109,19 +109,19 @@ def uninterrupted(study: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [1, pytest.param(10, marks=pytest.mark.long)])
 def test_killed_at_random_moments_it_shows_the_same(study, uninterrupted, kills):
-    out, draws, seen = study.parent / f"killed-{kills}", Random(20), {}
+    out, draws, seen, at_work = study.parent / f"killed-{kills}", Random(20), {}, 0
     for _ in range(kills):
         process = sweep(study, out, "--master", "here")
-        run_until(process, out, len(seen) + draws.randrange(2))
+        run_until(process, out, min(len(seen) + draws.randrange(2), RUNS))
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(timeout=draws.uniform(0.0, 0.1))
-        assert process.poll() is None, "it is killed at work"
         process.kill()
         process.communicate()
         now = results(out)
         assert seen.items() <= now.items(), "a finished run is never repeated"
         seen = now
-    assert len(seen) < RUNS
+        at_work += len(seen) < RUNS
+    assert at_work, "on a busy machine a later one may be killed while it writes the page, or find all done"
     finish(sweep(study, out, "--master", "here"))
     assert len(results(out)) == RUNS
     assert seen.items() <= results(out).items()
