@@ -6,8 +6,8 @@ package's module in ``harness.planning.models``. An experiment uses the packages
 parts.
 
 A module is left out if it is an unused protocol's own, or if such a module imports it, directly or not, and no module
-that counts does. All others count, such as those that nothing imports. The registry's imports of protocols do not count
-as imports, since it imports every protocol.
+that counts does. The same holds for ``ON_DEMAND``. All others count, such as those that nothing imports. The registry's
+imports of protocols do not count as imports, since it imports every protocol.
 
 Where an experiment or a measure uses what plugins add (``peer.plugins``), the hashes of these plugins count, too.
 
@@ -57,6 +57,9 @@ The rest of ``harness.studies`` chooses jobs, which their keys tell apart, or sh
 
 PROTOCOLS, MODELS = "peer.protocols", "harness.planning.models"
 """The packages with one package or module per protocol."""
+
+ON_DEMAND = ("peer.interop", "peer.runtime", "peer.testing")
+"""Packages for peers as processes and for tests, whose modules count only if one that counts imports them."""
 
 REGISTRY = "peer.protocols.registry"
 """The module that imports every protocol, used or not."""
@@ -142,8 +145,9 @@ def used_modules(modules: Mapping[str, Module], protocols: Collection[str]) -> s
     of_any = set().union(*own.values())
     imports = {name: resolve_names(module.imports | {name}, modules) for name, module in modules.items()}
     imports[REGISTRY] = imports.get(REGISTRY, set()) - of_any
+    on_demand = {name for name in modules if any(_below(package, name) for package in ON_DEMAND)}
     used = set().union(*(named.get(protocol, of_any) for protocol in protocols))
-    return reach(imports, used | modules.keys() - reach(imports, of_any))
+    return reach(imports, used | modules.keys() - reach(imports, of_any) - on_demand)
 
 
 def own_modules(modules: Mapping[str, Module]) -> dict[str, set[str]]:
