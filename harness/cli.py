@@ -32,7 +32,7 @@ VERBS = {
     "tables": "compute the tables of a finished run, or of captures",
     "report": "analyse a finished run and write its report",
     "mn": "open Mininet's command line on the network of an experiment or a topology",
-    "sweep": "simulate a study's experiments and write its tables and figures",
+    "sweep": "make the runs of a study, and write its tables and figures",
     "compare": "print runs side by side",
     "fetch": "get the files of an implementation, or list the implementations",
     "copy": "copy a run to an object store or from one",

@@ -3,18 +3,20 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from harness.commands.check import add_experiment_arguments, add_testbed_argument, overrides_of
 from harness.doctor.collisions import current_collisions
-from harness.errors import ExperimentError, UsageError
+from harness.errors import ExperimentError, TrellisError, UsageError
 from harness.experiment.inventory import Machine, load_inventory, save_inventory
 from harness.experiment.loader import load_experiment
 from harness.interpreter import python_command
@@ -103,26 +105,83 @@ def run(arguments: argparse.Namespace) -> int:
     machine = find_machine(arguments.on, asked.testbed) if arguments.on else None
     verdicts = []
     remarked: set[str] = set()
+
+    def plan(seed: int) -> PlannedRun:
+        planned = _plan(arguments.file, overrides, seed, here=machine is None)
+        print_remarks(planned, remarked, here=machine is None)
+        return planned
+
+    @contextlib.contextmanager
+    def begin(run_dir: Path) -> Iterator[Prepared]:
+        shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
+        with shown, prepared(run_dir, arguments.master, options, page=arguments.page) as analysis:
+            yield analysis
+
+    def perform(run_dir: Path, analysis: Prepared) -> int:
+        return _perform(asked.testbed, run_dir, machine, analysis)
+
     for seed in range(asked.seed, asked.seed + arguments.repeat):
-        attempt: Attempt | None = None
-        while True:
-            planned = _plan(arguments.file, overrides, seed, here=machine is None)
-            print_remarks(planned, remarked, here=machine is None)
-            run_dir = _make_run_dir(planned, arguments.out, attempt)
-            beginning = prepared(run_dir, arguments.master, options, page=arguments.page)
-            shown: AbstractContextManager[None] = _showing(run_dir) if arguments.live else contextlib.nullcontext()
-            with shown, _saying_what_is_left(run_dir), beginning as analysis:
-                if status := _perform(asked.testbed, run_dir, machine, analysis):
-                    return status  # the running stage has printed the reason
-                with step("tables and report" if arguments.page else "tables"):
-                    summary = analysis.finish()
-            print_outcome(run_dir, summary, as_json=arguments.json, all_numbers=arguments.all)
-            attempt = next_attempt(run_dir, summary)
-            if attempt.attempt > 1 + arguments.retry_host_stalls or not is_spoiled_by_host(summary):
-                break
-            print(f"stalls of the host explain every reason: attempt {attempt.attempt} follows", file=sys.stderr)
+        making = Making(partial(plan, seed), begin, perform, arguments.page)
+        try:
+            for run_dir, summary in make_attempts(making, arguments.out, arguments.retry_host_stalls):
+                print_outcome(run_dir, summary, as_json=arguments.json, all_numbers=arguments.all)
+        except StageError as failed:
+            return failed.status  # the running stage has printed the reason
         verdicts.append(summary.verdict)
     return EXIT_CODES[max(verdicts, key=["valid", "suspect", "invalid"].index)]
+
+
+class StageError(TrellisError):
+    """The running stage failed, and has printed the reason. ``status``: its exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"the run ended with status {status}")
+        self.status = status
+
+
+class Making(NamedTuple):
+    """How a run is made.
+
+    Attributes:
+        plan: makes its plan.
+        begin: begins its analysis, in its directory.
+        perform: performs it, and returns the status of the running stage.
+        page: whether the analysis writes a report.
+    """
+
+    plan: Callable[[], PlannedRun]
+    begin: Callable[[Path], AbstractContextManager[Prepared]]
+    perform: Callable[[Path, Prepared], int]
+    page: bool
+
+
+def make_attempts(making: Making, out: Path | None, retries: int) -> Iterator[tuple[Path, Summary]]:
+    """Make a run, and repeat it while only stalls of the host keep it from being valid.
+
+    Args:
+        making: how.
+        out: the directory of the first attempt; None = a free one below ``RUNS``.
+        retries: the most repetitions.
+
+    Yields:
+        The directory and the summary of each attempt; the last one counts.
+
+    Raises:
+        StageError: the running stage failed.
+    """
+    attempt: Attempt | None = None
+    while True:
+        run_dir = _make_run_dir(making.plan(), out, attempt)
+        with _saying_what_is_left(run_dir), making.begin(run_dir) as analysis:
+            if status := making.perform(run_dir, analysis):
+                raise StageError(status)
+            with step("tables and report" if making.page else "tables"):
+                summary = analysis.finish()
+        yield run_dir, summary
+        attempt = next_attempt(run_dir, summary)
+        if attempt.attempt > 1 + retries or not is_spoiled_by_host(summary):
+            return
+        print(f"stalls of the host explain every reason: attempt {attempt.attempt} follows", file=sys.stderr)
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""``trellis sweep FILE``: simulate the experiments of a study. An interrupted sweep can be resumed."""
+"""``trellis sweep FILE``: make the runs of a study. An interrupted sweep can be resumed."""
 
 import argparse
 import os
@@ -6,6 +6,7 @@ import platform
 import sys
 from pathlib import Path
 
+from harness.commands.process_runs import make_process_runs
 from harness.errors import ExperimentError
 from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
@@ -58,6 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
     different = tuple({job.key: job for job in jobs}.values())
     print(f"sweep {study.name}: {describe_runs(study)}", file=sys.stderr, flush=True)
     with counting(f"sweep {study.name}", len(different), lambda: store.count(different)):
+        if failed := make_process_runs(different, store, folder):
+            print(f"{failed} runs of processes failed or are not valid; the others are kept", file=sys.stderr)
+            return 1
         run_spark("harness.studies.sweep", folder, LOG, arguments.master, inputs)
     for name in (*(f"{table.name}.md" for table in study.table), *(["claims.md"] if study.claim else [])):
         print(f"\n{(folder / name).read_text(encoding='utf-8')}", end="")

@@ -6,8 +6,8 @@ package's module in ``harness.planning.models``. An experiment uses the packages
 parts.
 
 A module is left out if it is an unused protocol's own, or if such a module imports it, directly or not, and no module
-that counts does. All others count, such as those that nothing imports. The registry's imports of protocols do not count
-as imports, since it imports every protocol.
+that counts does. The same holds for ``ON_DEMAND`` if no peer is a process. All others count, such as those that nothing
+imports. The registry's imports of protocols do not count as imports, since it imports every protocol.
 
 Where an experiment or a measure uses what plugins add (``peer.plugins``), the hashes of these plugins count, too.
 
@@ -26,6 +26,7 @@ from typing import NamedTuple
 
 from harness.experiment.form import Experiment
 from harness.planning.composition import choose_parts
+from harness.testbeds.registry import find_lack
 from peer.plugins import plugins_with
 from peer.protocols.registry import SHARED_DISSEMINATIONS
 
@@ -58,6 +59,9 @@ The rest of ``harness.studies`` chooses jobs, which their keys tell apart, or sh
 PROTOCOLS, MODELS = "peer.protocols", "harness.planning.models"
 """The packages with one package or module per protocol."""
 
+ON_DEMAND = ("peer.interop", "peer.runtime", "peer.testing")
+"""Packages for peers as processes and for tests, whose modules count only if one that counts imports them."""
+
 REGISTRY = "peer.protocols.registry"
 """The module that imports every protocol, used or not."""
 
@@ -85,22 +89,27 @@ def code_of(experiments: Iterable[Experiment], measures: Collection[str] = ()) -
     """
     protocols: set[str] = set()
     extensions = {("measures", name) for name in measures}
+    processes = False
     for experiment in experiments:
         protocols |= protocols_of(experiment)
+        processes |= find_lack(experiment.testbed, "processes") is None
         extensions.add(("adversaries", experiment.adversary.kind))
         extensions |= {(kind, experiment.underlay.kind) for kind in ("underlays", "importers")}
-    return code_of_protocols(frozenset(protocols), frozenset(extensions))
+    return code_of_protocols(frozenset(protocols), frozenset(extensions), processes=processes)
 
 
 @cache
-def code_of_protocols(protocols: frozenset[str], extensions: frozenset[tuple[str, str]] = frozenset()) -> str:
+def code_of_protocols(
+    protocols: frozenset[str], extensions: frozenset[tuple[str, str]] = frozenset(), *, processes: bool = False
+) -> str:
     """Return the same for what experiments use.
 
     Args:
         protocols: names of protocols.
         extensions: kinds of ``peer.plugins.KINDS`` and names.
+        processes: whether peers of an experiment are processes.
     """
-    code = hash_modules(modules_here(), protocols)
+    code = hash_modules(modules_here(), protocols, processes=processes)
     used = plugins_with(extensions | {("protocols", name) for name in protocols})
     plugins = sorted(plugin.origin.sha256 for plugin in used)
     return hashlib.sha256("".join((code, *plugins)).encode()).hexdigest()[:16] if plugins else code
@@ -119,20 +128,21 @@ def protocols_of(experiment: Experiment) -> set[str]:
     return names - SHARED_DISSEMINATIONS.keys()
 
 
-def hash_modules(modules: Mapping[str, Module], protocols: Collection[str]) -> str:
+def hash_modules(modules: Mapping[str, Module], protocols: Collection[str], *, processes: bool = False) -> str:
     """Return the hash of the modules that determine the results of experiments with these protocols.
 
     Args:
         modules: every module of ``CODE`` by its dotted name.
         protocols: names of protocols. If no module describes one of them, all modules count.
+        processes: whether ``ON_DEMAND`` counts as all other code does, since peers are processes.
     """
     digest = hashlib.sha256()
-    for name in sorted(used_modules(modules, protocols)):
+    for name in sorted(used_modules(modules, protocols, processes=processes)):
         digest.update(name.encode() + b"\0" + modules[name].digest)
     return digest.hexdigest()[:16]
 
 
-def used_modules(modules: Mapping[str, Module], protocols: Collection[str]) -> set[str]:
+def used_modules(modules: Mapping[str, Module], protocols: Collection[str], *, processes: bool = False) -> set[str]:
     """Return the modules that count; the arguments are those of ``hash_modules``."""
     own = own_modules(modules)
     named: dict[str, set[str]] = {}
@@ -142,8 +152,9 @@ def used_modules(modules: Mapping[str, Module], protocols: Collection[str]) -> s
     of_any = set().union(*own.values())
     imports = {name: resolve_names(module.imports | {name}, modules) for name, module in modules.items()}
     imports[REGISTRY] = imports.get(REGISTRY, set()) - of_any
+    on_demand = set() if processes else {name for name in modules if any(_below(each, name) for each in ON_DEMAND)}
     used = set().union(*(named.get(protocol, of_any) for protocol in protocols))
-    return reach(imports, used | modules.keys() - reach(imports, of_any))
+    return reach(imports, used | modules.keys() - reach(imports, of_any) - on_demand)
 
 
 def own_modules(modules: Mapping[str, Module]) -> dict[str, set[str]]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from harness.studies.code_hash import ROOT, code_of
 from harness.studies.point_run import simulate_point
+from harness.studies.points import is_simulated
 from harness.studies.store import Job, Result
 from metrics.executors import HERE
 
@@ -114,6 +115,8 @@ def perform(task: bytes) -> bytes:
     if code != job.code:
         words = f"the code in {ROOT} ({code}) differs from that of the sweep ({job.code})"
         return msgspec.json.encode(Failure(job.key, words))
+    if not is_simulated(job.experiment):
+        return msgspec.json.encode(Failure(job.key, f'testbed = "{job.experiment.testbed}" is not simulated'))
     begun_s = time.process_time()
     try:
         rows = tuple(simulate_point(job.experiment, job.run, job.measures, Path(job.folder)))

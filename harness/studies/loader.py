@@ -23,8 +23,8 @@ from harness.studies.form import (
     TableSpec,
     as_shown,
 )
-from harness.studies.measures import MEASURES, PUBLISHED, SEEN, WINDOWED, split_reduction
-from harness.studies.points import assign, axes_of, points_of, seeds_of
+from harness.studies.measures import MEASURES, OF_RUNS, PUBLISHED, SEEN, WINDOWED, split_reduction
+from harness.studies.points import assign, axes_of, is_simulated, points_of, seeds_of
 
 MEASURE = "measure"
 """The axis of a table's measures."""
@@ -138,7 +138,18 @@ def check_study(study: Study) -> None:
     for broken, place, problem in _rules(study):
         if broken:
             raise ExperimentError(place, problem)
-    points_of(study)
+    if not all(is_simulated(point.experiment) for point in points_of(study)):
+        for broken, place, problem in _process_rules(study):
+            if broken:
+                raise ExperimentError(place, problem)
+
+
+def _process_rules(study: Study) -> Iterator[tuple[bool, str, str]]:
+    """Yield the rules for studies with points whose peers are processes."""
+    yield study.run != RunSpec(), "$.run", "only for points that are simulated: the others are whole runs"
+    for index, name in enumerate(study.measures):
+        problem = f"{name!r} is no headline number, so runs of processes do not have it; docs/studies.md lists them"
+        yield name not in OF_RUNS, f"$.measures[{index}]", problem
 
 
 SILENT = "needs publications, but run.length_s simulates without any"

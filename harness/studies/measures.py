@@ -3,7 +3,7 @@
 from typing import Any
 
 from metrics.measures.measure import Measure
-from metrics.measures.registry import STUDIED
+from metrics.measures.registry import HEADLINE, STUDIED
 
 OUTAGE, RECOVERY = "outage", "recovery"
 
@@ -23,6 +23,9 @@ WINDOWED = frozenset(name for family in STUDIED if family.when == "messages" for
 
 PUBLISHED = WINDOWED | {name for family in STUDIED if family.when == "epochs" for name in family.names}
 """Those that need publications."""
+
+OF_RUNS = MEASURES.keys() & set(HEADLINE)
+"""Those of runs whose peers are processes: their headline numbers."""
 
 
 def split_reduction(shown: str) -> tuple[str, str]:

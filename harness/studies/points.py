@@ -155,11 +155,17 @@ def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settin
         raise ExperimentError(place, f"{error.problem}{f' (at {where})' if where else ''}") from None
     if experiment.faults:
         raise ExperimentError("$.experiment.faults", "studies have no faults; try: trellis run")
-    if find_lack(experiment.testbed, "simulate") is not None:
-        raise ExperimentError("$.experiment.testbed", f'studies are simulated, got "{experiment.testbed}"')
+    if not is_simulated(experiment) and find_lack(experiment.testbed, "inventory") is None:
+        problem = f'studies are simulated or run on this machine, got "{experiment.testbed}"'
+        raise ExperimentError("$.experiment.testbed", problem)
     if "seed" in document:
         raise ExperimentError("$.experiment.seed", "set by the study's seeds")
     return experiment
+
+
+def is_simulated(experiment: Experiment) -> bool:
+    """Return whether a point is simulated in memory; the peers of other points are processes on this machine."""
+    return find_lack(experiment.testbed, "simulate") is None
 
 
 def _flatten(grid: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

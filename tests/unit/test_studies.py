@@ -79,7 +79,11 @@ FAULTS = {
         ": $.experiment.random.degree: expected fewer than the 10 hosts, got 10 (at nodes",
     ),
     "through_value": ("random.degree", "name.degree", ": $.experiment.name.degree: name is a value, not a section"),
-    "testbed": ("[run]", '[experiment]\ntestbed = "emulated"\n[run]', ": $.experiment.testbed: studies are simulated"),
+    "testbed": (
+        "[run]",
+        '[experiment]\ntestbed = "remote"\ninventory = "one.toml"\n[run]',
+        ": $.experiment.testbed: studies are simulated or run",
+    ),
     "seed": ("[run]", "[experiment]\nseed = 4\n[run]", ": $.experiment.seed: set by the study's seeds"),
     "nan": ("length_s = 5", "length_s = nan", ": $.run.length_s: expected a finite number, got nan"),
     "variant_twice": ("[run]", '[[variants]]\nname = "a"\n[[variants]]\nname = "a"\n[run]', ": $.variants: 'a' occurs"),
