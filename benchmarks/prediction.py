@@ -16,32 +16,25 @@ peers in processes of their own: ms per run, ms per host with its peer, us per d
 import argparse
 import json
 import shlex
-import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
 
-from harness.doctor.collisions import CHECKOUT
-from harness.interpreter import python_command
-from harness.machine.calibration import Calibration, measure
+from benchmarks._calibrated_runs import BEFORE, RUN, busy_share, make_run, read_calibration
 from harness.planning import read_plan
 from harness.planning.processors import REFERENCE_WORK_US, find_unknown, foresee
 from metrics.rundir import RunDir
-from metrics.rundir.files import PRESSURE_FILE, SUMMARY_FILE
 
 QUICKSTART = "playbooks/experiments/quickstart.toml"
 RUNS = tuple(
     f"{QUICKSTART} --set underlay.hosts={hosts} --set workload.publish_rate_per_s={rate}"
     for hosts, rate in ((10, 4), (20, 1), (20, 4), (20, 16), (40, 4), (40, 12), (60, 4), (60, 12), (100, 2), (100, 8))
 )
-CALIBRATION = "calibration.json"
 
 
 class Row(NamedTuple):
@@ -74,44 +67,25 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-prediction-") as folder:
         out = (given.out or Path(folder)).absolute()
         out.mkdir(parents=True, exist_ok=True)
-        rows = [compare(line, _make(line, out / str(number))) for number, line in enumerate(asked)]
+        rows = [compare(line, make_run(shlex.split(line), out / str(number))) for number, line in enumerate(asked)]
     result = summarise(rows)
     print(json.dumps({"runs": [row._asdict() for row in rows], **result}) if given.json else describe(rows, result))
     return 0
 
 
-def _make(line: str, place: Path) -> Path:
-    """Calibrate the machine and make a run, unless its directory is there; return the directory."""
-    if not (place / "run" / SUMMARY_FILE).exists():
-        shutil.rmtree(place, ignore_errors=True)  # an interrupted run
-        place.mkdir()
-        if (calibration := measure()) is None:
-            raise RuntimeError("the machine could not be calibrated")
-        (place / CALIBRATION).write_bytes(msgspec.json.encode(calibration))
-        words = ["run", *shlex.split(line), "--no-report", "--master", "here", "--out", str(place / "run")]
-        print(f"-- {line}", file=sys.stderr, flush=True)
-        subprocess.run(python_command("-m", "harness.cli", *words), cwd=CHECKOUT, stdout=sys.stderr, check=False)
-        if not (place / "run" / SUMMARY_FILE).exists():
-            raise RuntimeError(f"no run: {line}")
-    return place
-
-
 def compare(line: str, place: Path) -> Row:
     """Return the row of a run that was made."""
-    plan, run = read_plan(place / "run").plan, RunDir(place / "run")
-    calibration = msgspec.json.decode((place / CALIBRATION).read_bytes(), type=Calibration)
+    plan, run = read_plan(place / RUN).plan, RunDir(place / RUN)
+    calibration = read_calibration(place / BEFORE)
     known = not find_unknown(plan.experiment, plan.prediction)
     outlook = foresee(plan.experiment, plan.prediction, len(plan.placement), calibration) if known else None
-    zero_ns = run.manifest.zero_ns
-    end_ns = zero_ns + plan.experiment.workload.duration_s * 1e9
-    seconds = [each for each in run.lines(PRESSURE_FILE) if zero_ns < each["at_ns"] <= end_ns]
     return Row(
         run=line,
         hosts=len(plan.placement),
         frames_per_s=plan.prediction.frames_per_s,
         work_us=calibration.work_us,
         predicted=outlook and outlook.processors,
-        measured=statistics.mean(each["cpu_busy_ratio"] for each in seconds) * calibration.processors,
+        measured=busy_share(run, plan.experiment.workload.duration_s) * calibration.processors,
         fits=outlook and outlook.fits,
         verdict=run.summary.verdict,
     )

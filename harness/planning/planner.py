@@ -22,6 +22,7 @@ from harness.planning.plan import Plan, PlannedRun
 from harness.planning.planes import choose_plane
 from harness.planning.prediction import predict, refuse_oversized
 from harness.planning.scripts import at_whole_seconds, find_workload, fit_workload, make_script, read_script
+from harness.planning.transfers import refuse_transfers
 from harness.planning.underlays import make_underlay
 from harness.workload.adversaries import draw_adversaries
 from harness.workload.interests import Interests
@@ -94,6 +95,7 @@ def _make_plan(experiment: Experiment, source: Path, here: bool) -> PlannedRun:
     content = b"" if script is None else encode_script(script)
     changes = compile_faults(experiment, underlay)
     planned = PlannedRun(plan, underlay, overlay, workload.schedule, source, changes, content, chosen)
+    refuse_transfers(planned, here)
     return replace(planned, plan=replace(plan, hashes=hash_documents(planned)))
 
 

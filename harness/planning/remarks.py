@@ -11,14 +11,11 @@ from harness.experiment.shadow import shadow_remarks
 from harness.machine.sandbox import PRIVATE_FOLDERS
 from harness.planning.plan import PlannedRun
 from harness.planning.processors import SHARE_LIMIT, Outlook
+from harness.planning.transfers import CARRIED_MBIT
 from harness.testbeds.registry import find_lack, find_testbed
 from metrics.degenerate import find_degeneracies
 from peer.protocols.registry import PROTOCOLS
 from topologies.bottlenecks import Bottlenecks
-
-CARRIED_MBIT = 600.0
-"""What the userspace data plane carried in one TCP flow, on a virtual machine with two processors
-(docs/benchmarks.md)."""
 
 
 def remarks_on(planned: PlannedRun, outlook: Outlook | None = None) -> Iterator[str]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.e2e.test_run_interop import LIBRARIES
 from tests.examples import examples, long_unless
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,13 @@ def test_each_file_of_the_lists_is_there_and_in_one_list() -> None:
     files = [file for path in listed for file in (sorted((ROOT / path).glob("**/test_*.py")) or [ROOT / path])]
     assert len(files) > 250
     assert [file for file in set(files) if files.count(file) > 1] == []
+
+
+def test_what_a_run_of_both_libraries_needs_is_fetched() -> None:
+    """Its test is skipped where they are not."""
+    lines = (ROOT / ".ci/run").read_text(encoding="utf-8").splitlines()
+    [fetched] = [line.partition("./trellis fetch ")[2] for line in lines if "fetch" in line]
+    assert fetched.partition(" #")[0].split() == [*LIBRARIES]
 
 
 def test_an_unknown_option_is_refused() -> None:
