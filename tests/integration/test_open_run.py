@@ -246,6 +246,7 @@ def test_local_connect_and_cluster_sessions_give_equal_rows(
     assert [json.loads(line) for line in said[-2:]] == [local, local]
 
 
+@pytest.mark.long
 def test_connect_has_the_rows_of_the_classic_session(
     connected: Any, run: OpenRuns, runs: OpenRuns, folder: Path
 ) -> None:
