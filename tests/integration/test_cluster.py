@@ -189,13 +189,11 @@ def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path) -> 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("master", "cores"), [("local[2, 2]", 2), ("local-cluster[2,2,1024]", 4)]
-)  # two attempts; four
+@pytest.mark.parametrize(("master", "cores"), [("local[2, 2]", 2), ("local-cluster[2,2,1024]", 4)])
 def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
     master: str, cores: int, local: Path, tmp_path: Path
 ) -> None:
-    """Every kernel runs as a share per core, and the last of them twice."""
+    """Every kernel runs as a share per core, and the last of them twice. The masters try a task twice, and four times."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
     notes.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
