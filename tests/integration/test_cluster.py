@@ -193,7 +193,7 @@ def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path) -> 
 def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
     master: str, cores: int, local: Path, tmp_path: Path
 ) -> None:
-    """Every kernel runs as a share per core, and the last of them twice. The masters try a task twice, and four times."""
+    """Every kernel runs as a share per core, and the last of them twice: the masters try a task as often, or more."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
     notes.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
