@@ -19,9 +19,8 @@ from tests.fabricate import Fabrication
 PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
 FABRICATED = {name: fault for name, fault in RECORDED.items() if fault.found_by != ("host_capture_packets",)}
 """Made-up runs have no captures in hosts."""
-ELSEWHERE = {"clock behind", "no trace", "half a trace"}
-"""Faults left to a run of all tests: a clock that is ahead is found in the same way, and ``test_edited_traces`` has
-traces that are missing or cut off."""
+ELSEWHERE = {"no trace", "half a trace"}
+"""Faults left to a run of all tests, since ``test_edited_traces`` has traces that are missing or cut off."""
 
 
 @pytest.fixture(scope="module")
