@@ -12,7 +12,7 @@ from metrics.storage.names import StoreError, UnreadableError
 from metrics.storage.paths import Place, StorePath
 
 if TYPE_CHECKING:
-    # Functions that open datasets import these modules. They import pandas, which takes a third of a second of a
+    # Functions that open datasets import it and acero: both import pandas, which takes some tenths of a second of a
     # processor, and many processes read no table.
     import pyarrow.dataset as ds
 
