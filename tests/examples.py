@@ -7,7 +7,7 @@ from hypothesis import settings
 
 ALL = 100
 """What a property has that does not say how many, in a run of all: Hypothesis's own number."""
-FEW = 6
+FEW = 4
 
 
 def examples(number: int) -> int:

@@ -4,7 +4,6 @@ Machines change: on virtual machines the same work takes twice as long on anothe
 So a kept calibration is measured again after ``KEPT_S``, after a restart, under another kernel and with another quota.
 """
 
-import contextlib
 import os
 import subprocess
 import time
@@ -14,7 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from harness.cache import cache_folder
+from harness.cache import keep, read_kept
 from harness.interpreter import python_command
 from metrics.processors import usable_processors
 
@@ -27,6 +26,9 @@ would be measured with it."""
 
 MOST_S: Final = 30.0
 """How long the process that measures may take before it is given up, if the machine gives it no time (s)."""
+
+_FILE = "calibration.json"
+"""What is kept in the user's cache folder."""
 
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -76,32 +78,14 @@ def calibrate() -> Calibration | None:
     """
     if os.environ.get(CALIBRATE_VARIABLE) == "0":
         return None
-    path = cache_folder() / "calibration.json"
     boot_id, kernel = _BOOT.read_text(encoding="ascii").strip(), os.uname().release
-    kept = _read(path)
+    kept = read_kept(_FILE, Kept)
     if kept is not None and kept.holds(boot_id, kernel, usable_processors(), time.time()):
         return kept.calibration
     found = measure()
     if found is not None:
-        _write(path, Kept(found, boot_id, kernel, time.time()))
+        keep(_FILE, Kept(found, boot_id, kernel, time.time()))
     return found
-
-
-def _read(path: Path) -> Kept | None:
-    """Return what was kept; None if there is nothing, or nothing of this form."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Kept)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _write(path: Path, kept: Kept) -> None:
-    """Keep a calibration. Where nothing can be written, the next command measures again."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_bytes(msgspec.json.encode(kept))
-        unfinished.replace(path)
 
 
 def measure() -> Calibration | None:

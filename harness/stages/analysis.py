@@ -268,6 +268,8 @@ def main() -> None:
     parser.add_argument("--no-report", dest="page", action="store_false")
     parser.add_argument("--stopped", type=int, help="descriptor of ``await_run``")
     given = parser.parse_args()
+    if not given.page:  # nothing draws; igraph would import matplotlib, which takes a third of a second
+        sys.modules["matplotlib"] = None  # type: ignore[assignment]
     try:
         if given.stopped is None:
             analyse(given.run_dir, given.master, given.options, page=given.page, baseline=given.baseline)

@@ -24,6 +24,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.cache import keep, read_kept
 from harness.experiment.form import Experiment
 from harness.planning.composition import choose_parts
 from harness.testbeds.registry import find_lack
@@ -64,6 +65,10 @@ ON_DEMAND = ("peer.interop", "peer.runtime", "peer.testing")
 
 REGISTRY = "peer.protocols.registry"
 """The module that imports every protocol, used or not."""
+
+
+_FILE = "modules.json"
+"""What is kept in the user's cache folder."""
 
 
 class Module(NamedTuple):
@@ -117,8 +122,20 @@ def code_of_protocols(
 
 @cache
 def modules_here() -> dict[str, Module]:
-    """Return the modules of ``CODE`` by name, where this code is imported from."""
-    return read_modules(ROOT)
+    """Return the modules of ``CODE`` by name, where this code is imported from.
+
+    What was read of a source is kept in the user's cache folder, under the hash of its content and of this module: to
+    parse all of them takes more than a second.
+    """
+    reader = _place(ROOT).joinpath("harness", "studies", "code_hash.py").read_bytes()
+    sources = dict(_all_sources(ROOT))
+    keys = {name: hashlib.sha256(b"\0".join((reader, name.encode(), content))) for name, content in sources.items()}
+    kept = read_kept(_FILE, dict[str, Module]) or {}
+    modules = {name: kept.get(keys[name].hexdigest()) or _read(name, content) for name, content in sources.items()}
+    found = {keys[name].hexdigest(): module for name, module in modules.items()}
+    if not found.keys() <= kept.keys():
+        keep(_FILE, found)
+    return modules
 
 
 def protocols_of(experiment: Experiment) -> set[str]:
@@ -197,9 +214,18 @@ def read_modules(root: Path) -> dict[str, Module]:
     Returns:
         The modules by their dotted names; those of packages end with ``__init__``.
     """
-    place = zipfile.Path(root) if root.is_file() else root
-    sources = (source for each in CODE for source in _sources(place.joinpath(*each.split("/")), each))
-    return {name: _read(name, content) for name, content in sources}
+    return {name: _read(name, content) for name, content in _all_sources(root)}
+
+
+def _place(root: Path) -> Path | zipfile.Path:
+    return zipfile.Path(root) if root.is_file() else root
+
+
+def _all_sources(root: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the Python files of ``CODE``, with their dotted names."""
+    place = _place(root)
+    for each in CODE:
+        yield from _sources(place.joinpath(*each.split("/")), each)
 
 
 def _sources(place: Path | zipfile.Path, path: str) -> Iterator[tuple[str, bytes]]:

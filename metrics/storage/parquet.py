@@ -2,15 +2,19 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
-from pyarrow import acero
 
 from metrics.storage.names import StoreError, UnreadableError
 from metrics.storage.paths import Place, StorePath
+
+if TYPE_CHECKING:
+    # Functions that open datasets import it and acero: both import pandas, which takes some tenths of a second of a
+    # processor, and many processes read no table.
+    import pyarrow.dataset as ds
 
 _READ_AHEAD = 2
 """How many pieces of a table are read before they are needed."""
@@ -24,6 +28,8 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
         columns: the columns to read; None = all.
         schema: the schema of the rows; needed if a folder may be without parts. None = the schema in the files.
     """
+    import pyarrow.dataset as ds
+
     names = None if columns is None else list(columns)
     with _naming(path):
         if isinstance(path, StorePath):
@@ -32,8 +38,8 @@ def read_parquet(path: Place, columns: Sequence[str] | None = None, schema: pa.S
 
 
 def open_dataset(
-    source: Place | Sequence[Place], schema: pa.Schema | None = None, form: ds.FileFormat | str = "parquet"
-) -> ds.Dataset:
+    source: Place | Sequence[Place], schema: pa.Schema | None = None, form: "ds.FileFormat | str" = "parquet"
+) -> "ds.Dataset":
     """Open a dataset of a file, of a folder's parts, or of some files of one place, in the order of their names.
 
     Parts may be in folders whose names have the value of a column (``host=3``, as in Hive).
@@ -46,6 +52,8 @@ def open_dataset(
     Raises:
         FileNotFoundError: there is no file, and no schema says which columns there are.
     """
+    import pyarrow.dataset as ds
+
     if isinstance(source, StorePath):
         files: Sequence[Place] = [source] if source.is_file() else list_parts(source)
         if not files and schema is None:
@@ -84,6 +92,8 @@ def group_parquet(
         A row per group in the order of the keys: the keys, ``count`` (of its rows), and the values under their columns'
         names.
     """
+    from pyarrow import acero
+
     names = [*keys, *(column for column, _ in values)]
     chosen = where if where is not None else pc.scalar(value=True)
     aggregates = [(column, f"hash_{function}", None, column) for column, function in values]

@@ -68,7 +68,7 @@ class Program:
         self.ended: asyncio.Future[int] = self._loop.create_future()
         self._heard = heard
         self._failed = failed
-        self._unwritten = b""
+        self._unwritten = bytearray()
         self._temporary = temporary
         try:
             temporary.mkdir(parents=True)
@@ -110,14 +110,14 @@ class Program:
     def _flush(self) -> None:
         try:
             while self._unwritten:
-                self._unwritten = self._unwritten[os.write(self._input, self._unwritten) :]
+                del self._unwritten[: os.write(self._input, self._unwritten)]
         except BlockingIOError:
             self._loop.add_writer(self._input, self._flush)
             if len(self._unwritten) > MAX_UNREAD_BYTES:
                 self._failed(ProgramError("does not read its standard input"))
             return
         except BrokenPipeError:  # it has ended, or closed its input on purpose; its exit status shows which
-            self._unwritten = b""
+            self._unwritten.clear()
         self._loop.remove_writer(self._input)
 
     def _read(self) -> None:

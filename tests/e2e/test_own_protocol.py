@@ -76,6 +76,7 @@ STUDY = [
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_repeats_the_runs_of_a_plugin_that_was_changed_and_no_others(folder: Path) -> None:
     """Even if only a comment was changed."""
 

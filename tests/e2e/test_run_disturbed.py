@@ -23,7 +23,8 @@ LONG_ENOUGH = ("--set", "workload.duration_s=5", *WITHOUT_PROMETHEUS, *QUICKLY)
 """For a process to be found and ended before the workload is over."""
 
 
-@pytest.mark.parametrize("signal", ["KILL", pytest.param("TERM", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("signal", ["KILL", "TERM"])
 def test_a_killed_peer_is_a_reason_against_the_run(tmp_path: Path, signal: str) -> None:
     process = start("run", write_brief(tmp_path), *LONG_ENOUGH, "--out", tmp_path / "run", "--json")
     await_step(process, "warmup")

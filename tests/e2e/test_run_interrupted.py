@@ -30,8 +30,8 @@ USUAL = {"boot", "deploy", "collect"}
 """The phases that are interrupted in every run of the tests: each needs other things to be ended. In the workload, a
 run is terminated."""
 
-WITHOUT_SPARK = {("INT", "boot"), ("INT", "collect"), ("TERM", "workload")}
-"""Usual tests that need not wait for the start of Spark. In the other one, Spark stands still when the signal comes."""
+WITHOUT_SPARK = {*(("INT", phase) for phase in USUAL), ("TERM", "workload")}
+"""Usual tests, which need not wait for the start of Spark. In the others, Spark stands still when the signal comes."""
 
 AFTER_PROMETHEUS = {"probe_after", "collect"}
 """The phases that begin when Prometheus has answered, if there is one."""

@@ -10,7 +10,6 @@ import pytest
 
 from metrics.tables.overhead import FRAME_CLASSES
 from tests.e2e.run_experiment import QUICKLY, ROOT, Finished, finish, speaks_of_load, start
-from tests.examples import long_unless
 
 pytestmark = [pytest.mark.root, pytest.mark.slow]
 
@@ -116,9 +115,13 @@ def lying(lie: str) -> list[str]:
     return ["python3", "-c", "import time\n" + text.replace(f"print({honest}, flush=True)", told)]
 
 
-@pytest.mark.parametrize("lie", long_unless({"early, or silent"}, LIES))
+@pytest.mark.long
+@pytest.mark.parametrize("lie", LIES)
 def test_early_deliveries_make_a_run_invalid_and_those_that_are_not_reported_are_none(tmp_path: Path, lie: str) -> None:
-    """docs/programs.md: a program that does not report half of its deliveries is not seen to lie."""
+    """docs/programs.md: a program that does not report half of its deliveries is not seen to lie.
+
+    ``test_earliest`` says the same of made-up reports in every run of the tests.
+    """
     done = run(tmp_path, lying(LIES[lie]), ["duplicate"])
     reasons = [reason for reason in done.summary["reasons"] if not speaks_of_load(reason)]
     if "early" in lie:

@@ -58,9 +58,9 @@ NAMES = {
 }
 """What each part is called in messages."""
 
-USUAL = {"agent", "process", "prober"}
-"""The parts whose death ends a run in every run of the tests, besides ``GONE_ON``: whoever watches the data plane's
-process watches its monitor and its writer, too."""
+USUAL = {"agent", "process"}
+"""The parts whose death ends a run in every run of the tests, besides ``GONE_ON``: one place asks every part whether it
+has ended."""
 
 GONE_ON = ("prometheus", "capture")
 """The parts that a run loses that is to continue."""

@@ -177,7 +177,7 @@ def simulate(run_dir: Path) -> Path:
 
 @pytest.mark.long
 def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path) -> None:
-    """One session for all runs, since its start takes most of the time. The usual runs of the tests have one below."""
+    """One session for all runs, since its start takes most of the time."""
     runs = [fabricate(tmp_path / lacks, lacks) for lacks in DAMAGED] + [simulate(tmp_path / "simulated")]
     for run_dir in runs:
         shutil.copytree(run_dir, run_dir.with_name(f"{run_dir.name}-here"))
@@ -188,14 +188,12 @@ def test_spark_on_this_machine_gives_the_rows_of_one_process(tmp_path: Path) -> 
         assert rows(run_dir, "packets") == rows(run_dir.with_name(f"{run_dir.name}-here"), "packets")
 
 
-@pytest.mark.parametrize(
-    ("master", "cores"),
-    [("local[2, 2]", 2), pytest.param("local-cluster[2,2,1024]", 4, marks=pytest.mark.long)],  # two attempts; four
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("master", "cores"), [("local[2, 2]", 2), ("local-cluster[2,2,1024]", 4)])
 def test_tasks_that_share_tables_and_die_give_the_rows_of_one_process(
     master: str, cores: int, local: Path, tmp_path: Path
 ) -> None:
-    """Every kernel runs as a share per core, and the last of them twice."""
+    """Every kernel runs as a share per core, and the last of them twice: the masters try a task as often, or more."""
     run_dir, notes = copy_of(local, tmp_path / "run"), tmp_path / "notes"
     notes.mkdir()
     environment = os.environ | {"PYTHONPATH": str(ROOT)}

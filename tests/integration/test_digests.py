@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import digests
+from tests.examples import long_unless
 
 
 def test_plans_have_the_hashes_on_record() -> None:
@@ -14,7 +15,19 @@ def test_plans_have_the_hashes_on_record() -> None:
     assert {name: golden.get(name) for name in found} == found
 
 
+ANALYSED = {"gossipsub", "spidercast", "topiary"}
+"""The protocols whose runs are analysed in every run of the tests: one code makes the tables of all protocols."""
+
+
 @pytest.mark.parametrize("protocol", digests.protocols())
+def test_plans_and_traces_of_simulated_runs_have_the_digests_on_record(protocol: str, tmp_path: Path) -> None:
+    found = digests.digest_run(protocol, tmp_path, analysed=False)
+    recorded = digests.read_golden()["runs"].get(protocol, {})
+    assert len(found) == 2
+    assert {name: recorded.get(name) for name in found} == found
+
+
+@pytest.mark.parametrize("protocol", long_unless(ANALYSED, digests.protocols()))
 def test_simulated_runs_with_churn_and_adversaries_have_the_digests_on_record(protocol: str, tmp_path: Path) -> None:
     found = digests.digest_run(protocol, tmp_path)
     assert len(found) > 15

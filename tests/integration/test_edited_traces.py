@@ -70,10 +70,8 @@ EDITS: list[tuple[Callable[[Path], int], str, str]] = [
 each in every run of the tests."""
 
 
-@pytest.mark.parametrize(
-    ("edit", "check", "detail"),
-    [pytest.param(*each, id=str(place), marks=pytest.mark.long if place else ()) for place, each in enumerate(EDITS)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("edit", "check", "detail"), EDITS, ids=range(len(EDITS)))
 def test_each_edit_is_found_by_its_check(
     recorded: Path, tmp_path: Path, edit: Callable[[Path], int], check: str, detail: str
 ) -> None:

@@ -14,6 +14,7 @@ from harness.stages.simulation import simulate_planned
 from metrics.analysis import analyse
 from metrics.rundir import RunDir
 from peer.core.frames import Data
+from tests.examples import long_unless
 from topologies.link_graph import LinkGraph
 
 GML = """graph [
@@ -80,7 +81,7 @@ def simulated(folder: Path, underlay: str, *, page: bool = True) -> Path:
     return folder / "run"
 
 
-@pytest.fixture(scope="module", params=TREES)
+@pytest.fixture(scope="module", params=long_unless({"gml"}, TREES))
 def run_dir(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return simulated(tmp_path_factory.mktemp("graph"), TREES[request.param])
 

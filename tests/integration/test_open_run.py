@@ -33,6 +33,7 @@ from metrics.session import connect_server, session
 from metrics.tables import staged
 from metrics.tables.schemas import TABLES
 from metrics.totals import read_totals
+from tests.examples import long_unless
 from tests.fabricate import Fabrication
 from tests.opened_rows import COMPARED, digest_rows
 from tests.standalone import MASTER, run_on_cluster
@@ -246,6 +247,7 @@ def test_local_connect_and_cluster_sessions_give_equal_rows(
     assert [json.loads(line) for line in said[-2:]] == [local, local]
 
 
+@pytest.mark.long
 def test_connect_has_the_rows_of_the_classic_session(
     connected: Any, run: OpenRuns, runs: OpenRuns, folder: Path
 ) -> None:
@@ -347,9 +349,10 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def of_spark(spark: SparkSession, asked: Path) -> dict[str, Rows]:
+def viewed(spark: SparkSession, asked: Path) -> SparkSession:
+    """The session, with the views of these runs."""
     open_runs(spark, f"{asked}/runs/*/*").create_views()
-    return {query: [tuple(row) for row in spark.sql(query).collect()] for query in QUERIES}
+    return spark
 
 
 @pytest.fixture(scope="module")
@@ -366,11 +369,13 @@ def test_there_are_ten_questions() -> None:
     assert len(QUERIES) == len(re.findall(r"^## \d+\. ", QUESTIONS, re.MULTILINE)) == 10
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=range(1, len(QUERIES) + 1))
-def test_answers_are_the_same(query: str, of_spark: dict[str, Rows], of_duckdb: dict[str, Rows]) -> None:
-    answers = sorted(map(rounded, of_spark[query])), sorted(map(rounded, of_duckdb[query]))
+@pytest.mark.parametrize("number", long_unless({2, 5, 8}, range(1, 11)))
+def test_answers_are_the_same(number: int, viewed: SparkSession, of_duckdb: dict[str, Rows]) -> None:
+    query = QUERIES[number - 1]
+    of_spark = [tuple(row) for row in viewed.sql(query).collect()]
+    answers = sorted(map(rounded, of_spark)), sorted(map(rounded, of_duckdb[query]))
     assert answers[0] == answers[1] != []
-    assert {row[0] for row in of_spark[query]} <= {"one", "two"}
+    assert {row[0] for row in of_spark} <= {"one", "two"}
 
 
 def rounded(row: tuple[Any, ...]) -> str:

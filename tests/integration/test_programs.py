@@ -196,6 +196,8 @@ class Peer:
         failing = asyncio.create_task(self.failed.wait())
         await asyncio.wait([listening, failing], return_when=asyncio.FIRST_COMPLETED)
         for _ in range(orders if listening.done() else 0):
+            if self.failed.is_set():
+                break
             self.programs.feed(contract.Subscribe(0))
         await self.programs.close()
         for task in (listening, failing):

@@ -69,7 +69,7 @@ def open_path() -> Iterator[Path]:
 
 
 def test_a_tun_device_that_the_user_may_not_open_is_named_with_the_remedy(open_path: Path) -> None:
-    refused = as_plain_user("0600", trellis("run", write_experiment(open_path), "--out", open_path / "run"))
+    refused = as_plain_user("0600", trellis("run", write_experiment(open_path), *QUICKLY, "--out", open_path / "run"))
     assert refused.returncode == 1
     assert "/dev/net/tun" in refused.stderr.splitlines()[-1]
     assert "permission denied" in refused.stderr.splitlines()[-1].lower()

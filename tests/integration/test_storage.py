@@ -91,6 +91,7 @@ def hidden(folder: StorePath) -> list[str]:
 # ---------------------------------------------------------------------------------------------------------- runs
 
 
+@pytest.mark.long
 def test_an_analysis_in_a_store_has_the_rows_of_one_on_this_machine(stored: StorePath, local: Path) -> None:
     before = {str(path) for path in stored.walk()}
     summary = analyse(stored, "here", packets=True)

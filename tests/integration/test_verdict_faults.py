@@ -13,11 +13,14 @@ from metrics import summary, tables
 from metrics.checks import RULES
 from metrics.rundir import FAILED, NOT_JUDGED, VALID, Summary
 from metrics.rundir.hashes import digest, indented
+from tests.examples import long_unless
 from tests.fabricate import Fabrication
 
 PAGE = Path(__file__).parents[2] / "docs" / "verdict.md"
 FABRICATED = {name: fault for name, fault in RECORDED.items() if fault.found_by != ("host_capture_packets",)}
 """Made-up runs have no captures in hosts."""
+ELSEWHERE = {"no trace", "half a trace"}
+"""Faults left to a run of all tests, since ``test_edited_traces`` has traces that are missing or cut off."""
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def test_the_run_is_valid_without_a_fault(judged: Callable[[Callable[[Path], obj
     assert (found.verdict, found.reasons) == (VALID, ())
 
 
-@pytest.mark.parametrize("name", FABRICATED)
+@pytest.mark.parametrize("name", long_unless(FABRICATED.keys() - ELSEWHERE, FABRICATED))
 def test_a_fault_is_found_by_one_of_its_checks(
     name: str, judged: Callable[[Callable[[Path], object]], Summary]
 ) -> None:

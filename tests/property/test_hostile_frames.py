@@ -16,7 +16,7 @@ from peer.protocols.stan.frames import StanCollect, StanQuit, StanReply, StanRid
 from peer.protocols.stan.initial_views import draw_views, list_members
 from peer.protocols.stan.overlay import MOST_DIALS
 from peer.testing import Pump, Solo, numbers_stored
-from tests.examples import examples
+from tests.examples import examples, long_unless
 
 SECOND_NS = 1_000_000_000
 NODES, TOPICS, HOSTILE = 8, 4, 0
@@ -169,7 +169,7 @@ def test_one_message_repeated_with_ever_more_topics_is_remembered_once(protocol:
         assert len(delivered) == 1
 
 
-@pytest.mark.parametrize("protocol", sorted(PROTOCOLS))
+@pytest.mark.parametrize("protocol", long_unless(PROTOCOLS.keys() - {"implicit-groups"}, sorted(PROTOCOLS)))
 def test_a_forged_copy_of_the_next_message_silences_no_node(protocol: str):
     pump, _ = make_pump(protocol, members=True)
     pump.run(3 * SECOND_NS)

@@ -223,7 +223,7 @@ def gateways(pump: Pump, topic: int) -> dict[NodeId, NodeId]:
 
 
 @pytest.mark.parametrize("how", ["crash", "vanish"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", long_unless({0}, range(4)))
 def test_a_gateway_that_fails_is_replaced_within_a_bounded_number_of_rounds(how, seed):
     pump = start("vitis", CLUSTER, seed)
     closest = min(range(6), key=lambda node: rank(node, topic_key(0)))

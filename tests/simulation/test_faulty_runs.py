@@ -61,7 +61,7 @@ def events(run: RunDir, name: str) -> list[dict[str, Any]]:
     return [event for event in map(json.loads, lines) if event["event"] == name]
 
 
-@pytest.mark.parametrize(("for_s", "breaks"), [(15, False), (45, True)])
+@pytest.mark.parametrize(("for_s", "breaks"), [pytest.param(15, False, marks=pytest.mark.long), (45, True)])
 def test_nothing_crosses_a_partition_and_the_run_is_valid(tmp_path: Path, for_s: int, breaks: bool):
     run = perform(tmp_path, f'for_s = {for_s}\npartition = ["left", "rest"]\n')
     assert run.summary.verdict == "valid"

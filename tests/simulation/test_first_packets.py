@@ -32,7 +32,7 @@ def sweeps(
     return [introduce(CITIES, draw_stalls(*stalls, random), defect, seed, **options) for seed in range(count)]
 
 
-@pytest.mark.parametrize("stalls", long_unless(STALLS[2:], STALLS))
+@pytest.mark.parametrize("stalls", long_unless(STALLS[3:], STALLS))
 def test_stalls_are_not_taken_for_late_first_packets(stalls: tuple[float, float, float]) -> None:
     """Though they made the difference in a share of sweeps when first packets were compared with later ones."""
     found = sweeps(None, stalls, 100)

@@ -26,7 +26,7 @@ from peer.protocols.description import Composition
 from peer.protocols.registry import PROTOCOLS
 from tests.examples import examples
 
-HERE = read_modules(ROOT)
+HERE = code_hash.modules_here()
 
 TREE = {
     "peer/core/links.py": "",
@@ -83,6 +83,19 @@ def write(folder: Path, tree: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(tree.get(name, ""))
     return folder
+
+
+def test_what_was_read_of_the_code_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(code_hash, "CODE", ("harness/workload",))
+    read, expected = code_hash.modules_here.__wrapped__, read_modules(ROOT)
+    assert read() == expected != {}
+    [kept] = (tmp_path / "trellis").iterdir()
+    with monkeypatch.context() as patched:
+        patched.setattr(code_hash, "ast", None)  # nothing is parsed again
+        assert read() == expected
+    kept.write_bytes(kept.read_bytes()[:-9])
+    assert read() == expected
 
 
 def hashes(tree: Path) -> dict[str, str]:

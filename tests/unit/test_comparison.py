@@ -158,9 +158,9 @@ def test_messages_are_drawn_whole():
     assert errors["propagation_delay_ms_mean"] == pytest.approx(delays[::25].std(ddof=1) / 200**0.5, rel=0.15)
     assert errors["delivery_ratio"] == 0
     two = DeliveryRows(2, deliveries[:50], rows.received[:50])
-    expected = abs(delays[0] - delays[25]) / 2
-    assert draw_measures(two, 1000)["propagation_delay_ms_mean"].error == pytest.approx(expected, rel=0.1)
-    assert draw_measures(rows, 400) == drawn
+    expected, drawn = abs(delays[0] - delays[25]) / 2, draw_measures(two, 1000)
+    assert drawn["propagation_delay_ms_mean"].error == pytest.approx(expected, rel=0.1)
+    assert draw_measures(two, 1000) == drawn
 
 
 def test_one_message_has_no_error():

@@ -9,12 +9,16 @@ import pytest
 CHECKOUT = Path(__file__).parents[2]
 ROOMS = ("peer", "topologies", "harness", "metrics", "benchmarks")
 TEXT_MODE = re.compile(r"[rwax]\+?t?\+?")
+OPENING = re.compile(r"\bopen\b|\b(?:read|write)_text\b")
+"""What a source has that opens a file by such a call; others need not be parsed."""
 NO_FILES = ("connection", "tarfile")
 """Names of objects whose ``open`` opens something else."""
 
 
 def find_unspecified(source: str) -> list[int]:
     """Lines of calls that read or write a text file in the locale's encoding."""
+    if not OPENING.search(source):
+        return []
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     return [call.lineno for call in calls if _is_text(call) and "encoding" not in {key.arg for key in call.keywords}]
 

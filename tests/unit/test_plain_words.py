@@ -76,6 +76,13 @@ def prose_of(source: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+def find_refused_in_source(name: str, source: str) -> Iterator[str]:
+    """Yield a message for every refused word in the prose of a source. Few sources have such a word anywhere."""
+    if REFUSED.search(source):
+        for line, prose in prose_of(source):
+            yield from find_refused(name, prose, line)
+
+
 def find_not_imperative(name: str, source: str) -> Iterator[str]:
     """Yield a message for every function whose docstring does not begin with an imperative."""
     for node in ast.walk(ast.parse(source)):
@@ -114,12 +121,7 @@ def sources() -> dict[str, str]:
 
 
 def test_docstrings_and_comments_have_plain_words(sources: dict[str, str]) -> None:
-    found = [
-        message
-        for name, source in sources.items()
-        for line, prose in prose_of(source)
-        for message in find_refused(name, prose, line)
-    ]
+    found = [message for name, source in sources.items() for message in find_refused_in_source(name, source)]
     assert found == [], "\n".join(found)
 
 
@@ -143,7 +145,8 @@ def test_a_refused_word_is_named_with_its_line_and_another_word() -> None:
 
 def test_code_may_have_any_word() -> None:
     source = 'def knock(whom):\n    """Open it.\n\n    Args:\n        whom: a node.\n    """\n    return "anew"\n'
-    assert [list(find_refused("a.py", prose, line)) for line, prose in prose_of(source)] == [[]]
+    assert list(find_refused_in_source("a.py", source)) == []
+    assert len(list(find_refused_in_source("a.py", source.replace("a node", "what it is upon")))) == 1
     assert list(find_refused("a.md", "Run:\n\n```sh\nmend `anew`\n```\n\nand `upon`.\n")) == []
 
 

@@ -19,6 +19,7 @@ from peer.protocols.tman.shared_sets import PerSet
 from peer.protocols.vitis.election import elect
 from peer.protocols.vitis.frames import Proposal, VitisProfile
 from peer.testing import Pump, Solo, disconnects, sends, stored, traces
+from tests.examples import long_unless
 
 SECOND_NS = 1_000_000_000
 TOPIC = 4
@@ -310,7 +311,9 @@ def network(protocol: str, seed: int, rounds: int) -> Pump:
     return pump
 
 
-@pytest.mark.parametrize(("protocol", "seed"), [("vitis", 1), ("vitis", 2), ("rvr", 1)])
+@pytest.mark.parametrize(
+    ("protocol", "seed"), [("vitis", 1), pytest.param("vitis", 2, marks=pytest.mark.long), ("rvr", 1)]
+)
 def test_no_message_is_lost_while_links_are_replaced(protocol: str, seed: int):
     """Without any handover, Vitis loses 20 deliveries with seed 1."""
     pump = network(protocol, seed, rounds=8)
@@ -326,7 +329,7 @@ def test_no_message_is_lost_while_links_are_replaced(protocol: str, seed: int):
     assert len(pump.delivered) == expected
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", long_unless({0}, range(2)))
 def test_proposals_that_are_not_revised_are_those_that_an_election_gives(seed: int):
     pump = network("vitis", seed, rounds=34)
     for number in pump.nodes:
