@@ -1,9 +1,11 @@
 """The kernel plane without its delays, on any kernel: the bridge forwards, offloads are off, frames are counted."""
 
+import json
 import os
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +39,12 @@ class Bridged:
         batch(switch, "bridge", settings.forwarding_commands(self.ports))
         for port in self.ports:
             batch(port.netns, "ip", settings.host_commands(port, self.ports))
+        while not self.forwards():  # the kernel takes a moment to see that a device is up
+            time.sleep(0.01)
+
+    def forwards(self) -> bool:
+        ports = json.loads(run(self.switch, "bridge", "-json", "link"))
+        return len(ports) > HOSTS and all(port["state"] == "forwarding" for port in ports)  # with the one for the rest
 
     def switch_off_offloads(self) -> None:
         for port in self.ports:
