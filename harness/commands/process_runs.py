@@ -50,7 +50,7 @@ def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path) -> int:
         print(f"run {number} of {len(pending)} ({where})", file=sys.stderr, flush=True)
         begun_s = _children_cpu_s()
         try:
-            *_, (run_dir, summary) = _make_run(job, folder / FOLDER)
+            *_, (run_dir, summary) = make_process_run(job, folder / FOLDER)
         except TrellisError as error:
             print(f"failed: {error}", file=sys.stderr, flush=True)
             failed += 1
@@ -63,7 +63,7 @@ def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path) -> int:
     return failed
 
 
-def _make_run(job: Job, folder: Path) -> Iterator[tuple[Path, Summary]]:
+def make_process_run(job: Job, folder: Path) -> Iterator[tuple[Path, Summary]]:
     """Yield the attempts to make a job's run, in new directories of a folder."""
 
     def plan() -> PlannedRun:

@@ -59,7 +59,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[Told], list[Job]]:
             for verdict in ("invalid", ending):
                 yield folder / verdict, Summary(verdict, (), numbers, (), "both-1", "both", job.seed, "random")
 
-        monkeypatch.setattr(process_runs, "_make_run", make_run)
+        monkeypatch.setattr(process_runs, "make_process_run", make_run)
         return jobs
 
     return tell

@@ -31,7 +31,10 @@ from metrics.tables.pipeline import Pipeline
 from tests.fabricate import Fabrication
 
 SMALL = Experiment(
-    name="small", underlay=UnderlaySpec(kind="world-cities", hosts=5), workload=WorkloadSpec(duration_s=1)
+    name="small",
+    testbed="simulated",
+    underlay=UnderlaySpec(kind="world-cities", hosts=5),
+    workload=WorkloadSpec(duration_s=1),
 )
 CODE_HERE = code_of([SMALL])
 JOB = Job("key", CODE_HERE, {}, 1, SMALL, RunSpec(), ("degree_mean",), ".", 1.0)

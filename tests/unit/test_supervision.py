@@ -1,5 +1,6 @@
 """Lost parts and late starts: what is said, and what becomes of the run."""
 
+import math
 import time
 from pathlib import Path
 
@@ -54,14 +55,22 @@ def test_an_end_in_the_last_moment_is_seen_too() -> None:
         supervision.wait_until(0)
 
 
-def test_looks_are_a_second_of_real_time_apart_whatever_the_dilation() -> None:
+def test_looks_are_a_second_of_real_time_apart_whatever_the_dilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ns, slept = [10**12], []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now_ns[0] += math.ceil(seconds * 1e9)
+
+    monkeypatch.setattr(time, "monotonic_ns", lambda: now_ns[0])
+    monkeypatch.setattr(time, "sleep", sleep)
     clock = Clock(4.0)
     supervision = Supervision("abort", clock)
     supervision.add((parts := Parts()).look)
-    began_s = time.monotonic()
-    supervision.wait_until(clock.now_ns() + round(1.2 * POLL_S / 4 * 1e9))
-    assert time.monotonic() - began_s >= 1.19 * POLL_S
-    assert parts.looks >= 3
+    supervision.wait_until(clock.now_ns() + round(2.5 * POLL_S / 4 * 1e9))
+    assert slept[:3] == pytest.approx([POLL_S, POLL_S, POLL_S / 2])
+    assert sum(slept[3:]) < 1e-6, "what was rounded"
+    assert parts.looks == len(slept) + 1
 
 
 def test_statuses_are_words() -> None:
