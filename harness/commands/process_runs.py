@@ -31,13 +31,14 @@ FOLDER = "processes"
 """The folder of these runs, in the sweep's folder."""
 
 
-def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path) -> int:
+def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path, source: Path) -> int:
     """Make the runs of jobs without a result whose peers are processes, and keep the results of those that are valid.
 
     Args:
         jobs: a sweep's jobs.
         store: its results.
         folder: its folder, in which the directories of the runs stay.
+        source: the study's file.
 
     Returns:
         How many of them are not valid, or failed.
@@ -50,7 +51,7 @@ def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path) -> int:
         print(f"run {number} of {len(pending)} ({where})", file=sys.stderr, flush=True)
         begun_s = _children_cpu_s()
         try:
-            *_, (run_dir, summary) = make_process_run(job, folder / FOLDER)
+            *_, (run_dir, summary) = make_process_run(job, folder / FOLDER, source)
         except TrellisError as error:
             print(f"failed: {error}", file=sys.stderr, flush=True)
             failed += 1
@@ -63,12 +64,12 @@ def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path) -> int:
     return failed
 
 
-def make_process_run(job: Job, folder: Path) -> Iterator[tuple[Path, Summary]]:
+def make_process_run(job: Job, folder: Path, source: Path) -> Iterator[tuple[Path, Summary]]:
     """Yield the attempts to make a job's run, in new directories of a folder."""
 
     def plan() -> PlannedRun:
         with step("plan"):
-            return make_plan(job.experiment, Path(job.folder) / "study.toml")
+            return make_plan(job.experiment, source)
 
     def perform(run_dir: Path, analysis: Prepared) -> int:
         return perform_stage(job.experiment.testbed, run_dir, analysis.stopped)

@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     different = tuple({job.key: job for job in jobs}.values())
     print(f"sweep {study.name}: {describe_runs(study)}", file=sys.stderr, flush=True)
     with counting(f"sweep {study.name}", len(different), lambda: store.count(different)):
-        if failed := make_process_runs(different, store, folder):
+        if failed := make_process_runs(different, store, folder, source):
             print(f"{failed} runs of processes failed or are not valid; the others are kept", file=sys.stderr)
             return 1
         run_spark("harness.studies.sweep", folder, LOG, arguments.master, inputs)

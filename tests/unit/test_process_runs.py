@@ -50,7 +50,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[Told], list[Job]]:
     def tell(told: Told) -> list[Job]:
         jobs: list[Job] = []
 
-        def make_run(job: Job, folder: Path) -> Iterator[tuple[Path, Summary]]:
+        def make_run(job: Job, folder: Path, _: Path) -> Iterator[tuple[Path, Summary]]:
             jobs.append(job)
             ending = told(job)
             if isinstance(ending, TrellisError):
@@ -69,12 +69,12 @@ def test_runs_of_processes_are_made_once_and_no_others(
     jobs: tuple[Job, ...], made: Callable[[Told], list[Job]], tmp_path: Path
 ) -> None:
     runs, store = made(lambda _: "valid"), Store(tmp_path)
-    assert make_process_runs((*jobs, *jobs), store, tmp_path) == 0
+    assert make_process_runs((*jobs, *jobs), store, tmp_path, tmp_path / "both.toml") == 0
     assert [(job.experiment.testbed, job.at["random.degree"], job.seed) for job in runs] == [
         ("emulated", degree, seed) for degree in (2, 3) for seed in (1, 2)
     ]
     assert [store.read(job) is not None for job in jobs] == [job.experiment.testbed == "emulated" for job in jobs]
-    assert make_process_runs(jobs, store, tmp_path) == 0
+    assert make_process_runs(jobs, store, tmp_path, tmp_path / "both.toml") == 0
     assert len(runs) == 4
 
 
@@ -82,7 +82,7 @@ def test_the_numbers_of_the_last_attempt_are_the_result(
     jobs: tuple[Job, ...], made: Callable[[Told], list[Job]], tmp_path: Path
 ) -> None:
     runs, store = made(lambda _: "valid"), Store(tmp_path)
-    make_process_runs(jobs, store, tmp_path)
+    make_process_runs(jobs, store, tmp_path, tmp_path / "both.toml")
     for job in runs:
         result = store.read(job)
         assert result is not None
@@ -111,12 +111,12 @@ def test_a_run_without_a_valid_end_has_no_result_and_stops_no_other(
 ) -> None:
     store = Store(tmp_path)
     runs = made(lambda job: ending if job.at["random.degree"] == 2 and job.seed == 1 else "valid")
-    assert make_process_runs(jobs, store, tmp_path) == 1
+    assert make_process_runs(jobs, store, tmp_path, tmp_path / "both.toml") == 1
     assert len(runs) == 4
     assert [store.read(job) is None for job in runs] == [True, False, False, False]
     assert "run 1 of 4 (random.degree = 2, testbed = emulated, seed = 1)" in capsys.readouterr().err
     again = made(lambda _: "valid")
-    assert make_process_runs(jobs, store, tmp_path) == 0
+    assert make_process_runs(jobs, store, tmp_path, tmp_path / "both.toml") == 0
     assert again == runs[:1]
 
 
