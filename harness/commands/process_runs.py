@@ -18,7 +18,7 @@ from harness.progress import step
 from harness.stages.prepared import Prepared, prepared
 from harness.studies.measures import SEEN
 from harness.studies.point_run import Row
-from harness.studies.points import is_simulated
+from harness.studies.points import describe_point, is_simulated
 from harness.studies.store import Job, Result, Store
 from metrics.executors import HERE
 from metrics.executors.cluster import DEFAULTS
@@ -47,7 +47,7 @@ def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path, source: P
     pending = [job for job in different.values() if store.read(job) is None]
     failed = 0
     for number, job in enumerate(pending, 1):
-        where = ", ".join(f"{axis} = {value}" for axis, value in {**job.at, "seed": job.seed}.items())
+        where = describe_point({**job.at, "seed": job.seed})
         print(f"run {number} of {len(pending)} ({where})", file=sys.stderr, flush=True)
         begun_s = _children_cpu_s()
         try:

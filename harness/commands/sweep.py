@@ -1,4 +1,4 @@
-"""``trellis sweep FILE``: make the runs of a study. An interrupted sweep can be resumed."""
+"""``trellis sweep FILE``: make the runs of a study, or some of a record again. An interrupted sweep can be resumed."""
 
 import argparse
 import os
@@ -12,10 +12,12 @@ from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
 from harness.stages.analysis import master_option, run_spark
 from harness.stages.manifest import kernel, versions
+from harness.studies.form import Study
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, find_origin
 from harness.studies.points import describe_runs
-from harness.studies.record import RECORD_FILE, Record, encode_record, make_source
+from harness.studies.recheck import choose_runs, make_again
+from harness.studies.record import RECORD_FILE, Record, StaleRecord, encode_record, make_source, read_record
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 from metrics.rundir import write_file
 from metrics.rundir.plain import find_foreign
@@ -39,11 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a Spark master, or 'here': one run at a time, no Spark (default: all cores of this machine)",
     )
     parser.add_argument("--any-code", action="store_true", help="accept results of other versions of the code")
+    again = parser.add_argument_group("instead, make some recorded runs again", "compare their numbers; keep no files")
+    again.add_argument("--recheck", type=Path, metavar="RECORD", help="the record of the study's results (JSON)")
+    again.add_argument(
+        "--minutes", type=float, default=2, metavar="M", help="draw runs that took so long in all (default: 2)"
+    )
+    again.add_argument("--draw", type=int, default=1, metavar="SEED", help="the seed of the draw (default: 1)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the jobs that have no result, then write tables, figures, the page and the record."""
     study = load_study(arguments.file, arguments.set, seeds=arguments.seeds, quick=arguments.quick)
+    if arguments.recheck:
+        return _recheck(study, arguments)
     folder = (arguments.out or SWEEPS / (study.name + ("-quick" if arguments.quick else ""))).absolute()
     if folder.exists() and not folder.is_dir():
         raise ExperimentError(str(folder), "exists and is not a folder")
@@ -71,6 +81,29 @@ def run(arguments: argparse.Namespace) -> int:
         record = Record(make_source(study, spec.command, find_origin(source, _this_machine()), results), tuple(results))
         write_file(folder / RECORD_FILE, encode_record(study, record).encode())
     return 0
+
+
+def _recheck(study: Study, arguments: argparse.Namespace) -> int:
+    """Make some runs of a record again, and print which of its numbers they have. Return 1 if any is another."""
+    if arguments.out or arguments.master or arguments.any_code:
+        raise ExperimentError("--recheck", "takes neither --out nor --master nor --any-code")
+    try:
+        record = read_record(arguments.recheck, study, partial=True)
+    except OSError as error:
+        raise ExperimentError(str(arguments.recheck), error.strerror or str(error)) from None
+    except StaleRecord as error:
+        print(error, file=sys.stderr)
+        return 1
+    folder = arguments.file.absolute().parent
+    chosen = choose_runs(study, record, folder, cpu_s=60 * arguments.minutes, draw=arguments.draw)
+    if not chosen:
+        raise ExperimentError(str(arguments.recheck), f"no simulated run took at most {arguments.minutes:g} minutes")
+    equal = 0
+    for compared in make_again(study, chosen):
+        print(compared, flush=True)
+        equal += not compared.differences
+    print(f"{equal} of {len(chosen)} runs have the recorded numbers; the record has {record.source.runs} runs")
+    return int(equal < len(chosen))
 
 
 def _this_machine() -> Machine:

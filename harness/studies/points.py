@@ -117,6 +117,11 @@ def seeds_of(study: Study) -> tuple[int, ...]:
     return tuple(range(1, study.seeds + 1)) if isinstance(study.seeds, int) else study.seeds
 
 
+def describe_point(at: Mapping[str, Cell]) -> str:
+    """Return a point as text, such as ``nodes = 10, variant = plain``."""
+    return ", ".join(f"{axis} = {value}" for axis, value in at.items())
+
+
 def describe_runs(study: Study) -> str:
     """Return how many different runs a study has, with the points and seeds that they come from."""
     points, seeds = points_of(study), len(seeds_of(study))
@@ -150,7 +155,7 @@ def _make_experiment(study: Study, at: Mapping[str, Cell], settings: list[Settin
             assign(document, given)
         experiment = decode_experiment(document)
     except ExperimentError as error:
-        where = ", ".join(f"{axis} = {value}" for axis, value in at.items())
+        where = describe_point(at)
         place = error.path if error.path.startswith("$.experiment") else f"$.experiment{error.path[1:]}"
         raise ExperimentError(place, f"{error.problem}{f' (at {where})' if where else ''}") from None
     if experiment.faults:

@@ -2,7 +2,8 @@
 
 ``--record FOLDER`` first records the finished sweep in a folder, ``--figures FOLDER`` draws all figures into a folder,
 and ``--marks`` lists the results whose code has changed and whose page does not say so. ``--mutate STUDY --out FOLDER``
-checks the claims of a study by small changes of its protocol first.
+checks the claims of a study by small changes of its protocol first, and ``--recheck STUDY`` makes some of its recorded
+runs again.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from playbooks.reproduction.mutations import check_claims, keep_checks
 from playbooks.reproduction.pages import draw_figures, stale_marks, write_pages
 from playbooks.reproduction.papers import HERE, Place, paper_of, read_papers
 from playbooks.reproduction.publishing import publish
+from playbooks.reproduction.rechecks import keep_recheck, recheck
 
 
 def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
@@ -34,6 +36,8 @@ def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
     choice.add_argument(
         "--mutate", metavar="STUDY", help="check the claims of a study by changes of its protocol first"
     )
+    choice.add_argument("--recheck", metavar="STUDY", help="make recorded runs of a study again first")
+    parser.add_argument("--minutes", type=float, default=2, metavar="M", help="of --recheck, as of trellis sweep")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the code and the sweeps of --mutate")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="the seeds of --mutate: 1 to N")
     parser.add_argument("--master", default="here", help="where --mutate makes its runs, as of trellis sweep")
@@ -45,6 +49,11 @@ def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
             paper = paper_of(given.mutate, place)
             checks = check_claims(paper, given.mutate, given.out, seeds=given.seeds, master=given.master, place=place)
             print(f"checked: {keep_checks(paper, checks, place)}")
+            write_pages([paper], place)
+        elif given.recheck:
+            paper = paper_of(given.recheck, place)
+            found = recheck(paper, given.recheck, minutes=given.minutes, place=place)
+            print(f"rechecked: {keep_recheck(paper, found, place)}: {found}")
             write_pages([paper], place)
         elif given.marks:
             for name in stale_marks(place):

@@ -6,7 +6,6 @@ which one text of one file is replaced, and judges the claims again. The result 
 ``docs/reproduction/<paper>.mutations.json``, from which the page of the paper shows it.
 """
 
-import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from harness.studies.code_hash import ROOT
 from harness.studies.loader import load_study
 from harness.studies.store import Store, jobs_of
 from harness.studies.tables import tabulate
+from playbooks.reproduction.by_study import keep_entries, read_entries
 from playbooks.reproduction.papers import HERE, Paper, Place
 
 MUTATIONS_FILE = "mutations.toml"
@@ -196,8 +196,7 @@ def _path(paper: Paper, place: Place) -> Path:
 
 def read_checks(paper: Paper, place: Place = HERE) -> tuple[Check, ...]:
     """Read the checks of a paper's claims that have been made."""
-    path = _path(paper, place)
-    return msgspec.json.decode(path.read_bytes(), type=tuple[Check, ...]) if path.exists() else ()
+    return read_entries(_path(paper, place), Check)
 
 
 def keep_checks(paper: Paper, checks: Sequence[Check], place: Place = HERE) -> Path:
@@ -208,12 +207,7 @@ def keep_checks(paper: Paper, checks: Sequence[Check], place: Place = HERE) -> P
         checks: all checks of these studies.
         place: where the pages are.
     """
-    studies = {each.study for each in checks}
-    kept = [each for each in read_checks(paper, place) if each.study not in studies]
-    content = json.dumps(msgspec.to_builtins([*kept, *checks]), ensure_ascii=False, indent=1)
-    path = _path(paper, place)
-    path.write_text(f"{content}\n", encoding="utf-8")
-    return path
+    return keep_entries(_path(paper, place), Check, checks)
 
 
 def show_checks(checks: Sequence[Check]) -> Iterator[str]:

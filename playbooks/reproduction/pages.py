@@ -11,8 +11,9 @@ import io
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import matplotlib as mpl
 import msgspec
@@ -29,6 +30,7 @@ from harness.studies.tables import make_table, tabulate, write_markdown
 from playbooks.reproduction.mutations import Check, read_checks, show_checks
 from playbooks.reproduction.papers import HERE, Paper, Place, read_papers
 from playbooks.reproduction.readings import show_readings
+from playbooks.reproduction.rechecks import Recheck, read_rechecks
 
 INDEX_FILE = "README.md"
 
@@ -119,7 +121,7 @@ def write_pages(papers: Sequence[Paper], place: Place = HERE) -> None:
         for path in set(folder.glob("*.svg")) - kept:
             path.unlink()
         changed = {each.study.name for each in studies if _has_changed(each)}
-        page = show_page(paper, studies, changed, read_checks(paper, place))
+        page = show_page(paper, studies, changed, read_checks(paper, place), read_rechecks(paper, place))
         (place.pages / f"{paper.name}.md").write_text(page, encoding="utf-8")
     (place.pages / INDEX_FILE).write_text(show_index(read_papers(place), place), encoding="utf-8")
 
@@ -150,7 +152,13 @@ def marked(page: str) -> set[str]:
     return {name for name, text in zip(sections[1::2], sections[2::2], strict=True) if CHANGED in text}
 
 
-def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str], checks: Sequence[Check] = ()) -> str:
+def show_page(
+    paper: Paper,
+    studies: Sequence[Recorded],
+    changed: Collection[str],
+    checks: Sequence[Check] = (),
+    rechecks: Mapping[str, Recheck] = MappingProxyType({}),
+) -> str:
     """Return the page of a paper.
 
     Args:
@@ -158,6 +166,7 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
         studies: its studies, in order.
         changed: the names of the studies that were recorded with other code than today's.
         checks: of its claims by changes of the protocol.
+        rechecks: of its records, by study.
     """
     texts = [
         f"# {paper.title}: the paper's results and ours",
@@ -172,7 +181,10 @@ def show_page(paper: Paper, studies: Sequence[Recorded], changed: Collection[str
         _overview(paper, {each.study.name: each for each in studies}),
         *filter(None, _compare_readings(paper, studies)),
         *show_checks(checks),
-        *(show_study(paper, each, changed=each.study.name in changed) for each in studies),
+        *(
+            show_study(paper, each, changed=each.study.name in changed, recheck=rechecks.get(each.study.name))
+            for each in studies
+        ),
     ]
     return _wrap("\n\n".join(texts)) + "\n"
 
@@ -238,8 +250,15 @@ def _count_verdicts(verdicts: Sequence[str]) -> str:
     return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
 
 
-def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
-    """Return the section of a study: its source, claims, reasons, tables and figures."""
+def show_study(paper: Paper, recorded: Recorded, *, changed: bool, recheck: Recheck | None = None) -> str:
+    """Return the section of a study: its source, claims, reasons, tables and figures.
+
+    Args:
+        paper: the paper.
+        recorded: the study.
+        changed: whether it was recorded with other code than today's.
+        recheck: what was found when recorded runs were made again; shown if it is of this record.
+    """
     study = recorded.study
     texts = [f'<a id="{study.name}"></a>', f"## {study.reproduces}", study.description.strip()]
     if recorded.record is None:
@@ -248,6 +267,7 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool) -> str:
     else:
         texts.append(_show_source(paper, study.name, recorded.record.source))
         texts += [CHANGED if changed else "", recorded.lack]
+        texts += [str(recheck)] if recheck is not None and recheck.code == recorded.record.source.code else []
     for title, found in by_source(recorded.findings):
         texts.append(f"**{title}**")
         texts.append(write_findings(found))

@@ -33,6 +33,7 @@ from playbooks.reproduction.pages import (
     write_pages,
 )
 from playbooks.reproduction.papers import HERE, PAPERS_FILE, Paper, Place, paper_of, read_papers
+from playbooks.reproduction.rechecks import Recheck, keep_recheck, read_rechecks
 
 PAPERS = read_papers()
 STUDIES = sorted(path.stem for path in HERE.studies.glob("*.toml"))
@@ -47,7 +48,7 @@ def test_a_page_is_what_its_records_give(paper: Paper) -> None:
     """Except for the marks of results whose code has changed: code may change without the pages."""
     page = (HERE.pages / f"{paper.name}.md").read_text(encoding="utf-8")
     studies = [read_recorded(paper, name) for name in paper.studies]
-    assert page == show_page(paper, studies, marked(page), read_checks(paper)), AGAIN
+    assert page == show_page(paper, studies, marked(page), read_checks(paper), read_rechecks(paper)), AGAIN
 
 
 @papers
@@ -323,6 +324,47 @@ def test_results_of_other_code_are_marked_once_the_pages_are_written_again(place
     assert page.read_text().count(CHANGED) == 1
     assert marked(page.read_text()) == {"small"}
     assert list(stale_marks(place)) == []
+
+
+def test_recorded_runs_that_are_made_again_are_on_the_page(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is on the page is of this record: another record of the study has none until runs of it are made again."""
+    page, path = place.pages / "sample.md", place.pages / "sample" / "small.json"
+    assert reproduce(["--recheck", "small", "--minutes", "1"], place) == 0
+    assert "rechecked: " in capsys.readouterr().out
+    text = " ".join(page.read_text().split())
+    assert (
+        "drawn at random with at most 1 min of processor time in all: 4. **All their numbers are as recorded.**" in text
+    )
+    content = json.loads(path.read_bytes())
+    content["points"][1]["values"]["degree_mean"]["seeds"] = [7, 7.5]
+    path.write_text(json.dumps(content))
+    assert reproduce(["--recheck", "small"], place) == 0
+    text = " ".join(page.read_text().split())
+    assert "**In 2 of them, numbers differ**: random.degree = 2, seed = " in text
+    assert re.search(r"seed = 1: 1 of \d+ numbers differ: degree_mean: recorded 7, now [\d.]+", text)
+    assert re.search(r"seed = 2: 1 of \d+ numbers differ: degree_mean: recorded 7\.5, now [\d.]+", text)
+    [paper] = read_papers(place)
+    code = study_code(load_study(place.studies / "small.toml"))
+    path.write_text(path.read_text().replace(code, "0ther"))
+    write_pages([paper], place)
+    assert CHANGED in page.read_text() and "Runs made again" not in page.read_text()
+    assert reproduce(["--recheck", "later"], place) == 2
+    assert "later.json: there is no record" in capsys.readouterr().err
+
+
+def test_a_recheck_counts_what_it_does_not_show(tmp_path: Path) -> None:
+    place, paper = make_place(tmp_path), read_papers(make_place(tmp_path / "other"))[0]
+    found = Recheck("small", "code", "abc", clean=True, date="2026-11-30", minutes=2, runs=9, differing=tuple("abcde"))
+    keep_recheck(paper, found, place)
+    keep_recheck(paper, replace(found, study="later", runs=1, clean=False, differing=()), place)
+    read = read_rechecks(paper, place)
+    assert str(read["small"]).endswith("**In 5 of them, numbers differ**: a; b; c; and 2 more.")
+    assert str(read["later"]) == (
+        "Runs made again on 2026-11-30 with commit `abc`, **with changes that were not committed**, drawn at random "
+        "with at most 2 min of processor time in all: 1. **All their numbers are as recorded.**"
+    )
+    keep_recheck(paper, replace(found, differing=()), place)
+    assert list(read_rechecks(paper, place)) == ["later", "small"]
 
 
 def test_a_record_of_another_grid_is_refused(place: Place) -> None:
