@@ -1,6 +1,6 @@
 """K-coverage: the aim of SpiderCast's tasks, and how they choose the next neighbour."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from peer.core.bitset import Bitset, choose, lowest, most_often
@@ -59,16 +59,17 @@ class Coverage:
 
     def missing(self, gone: Sequence[Interest] = ()) -> int:
         """Return how many topics fewer than K neighbours share, without the neighbours in ``gone`` (CALCKUNCOVERED)."""
-        times = self.times
+        times, left = self.times, self._left(gone)
         if self._attainable is not None:
-            return sum(self._lacks(topic, self._left(topic, gone)) for topic in self._counts)
-        if not gone:
-            return sum(count < times for count in self._counts.values())
-        return sum(count - sum(topic in interest for interest in gone) < times for topic, count in self._counts.items())
+            return sum([self._lacks(topic, count) for topic, count in left.items()])
+        return sum([count < times for count in left.values()])
 
-    def _left(self, topic: TopicId, gone: Sequence[Interest]) -> int:
-        """Return how many neighbours share a topic, without those in ``gone``."""
-        return self._counts[topic] - sum(topic in interest for interest in gone)
+    def _left(self, gone: Sequence[Interest]) -> Mapping[TopicId, int]:
+        """Return how many neighbours share each topic, without those in ``gone``."""
+        left = self._counts
+        for interest in gone:
+            left = {topic: count - (topic in interest) for topic, count in left.items()}
+        return left
 
     def _lacks(self, topic: TopicId, count: int) -> bool:
         """Return whether so many neighbours are too few for a topic."""
@@ -80,14 +81,11 @@ class Coverage:
 
     def critical(self, gone: Sequence[Interest]) -> Interest:
         """Return the topics that exactly as many neighbours share as they need, without those in ``gone``."""
-        times, counts = self.times, self._counts
+        times, left = self.times, self._left(gone)
         if self._attainable is not None:
-            left = {topic: self._left(topic, gone) for topic in counts}
             covered = {topic: count for topic, count in left.items() if count and not self._lacks(topic, count)}
             return frozenset(topic for topic, count in covered.items() if self._lacks(topic, count - 1))
-        if not gone:
-            return frozenset([topic for topic, count in counts.items() if count == times])
-        return frozenset(topic for topic in counts if counts[topic] - sum(topic in other for other in gone) == times)
+        return frozenset([topic for topic, count in left.items() if count == times])
 
     def uncovered(self) -> list[TopicId]:
         """Return the topics that too few neighbours share, in rising order."""

@@ -198,33 +198,35 @@ class Task:
         """Ask a neighbour to disconnect if it is not needed: DISCONNECT (lines 21-30)."""
         self.target = min(self.limit, len(self.neighbours))
         gone = self._parting_interests(turn.now_ns)
-        peer = self._disconnect_candidate(gone)
+        peer, lost = self._disconnect_candidate(gone)
         if peer is None:
             return
         over = len(self.neighbours) - len(gone) - self.target
-        if over > 0 or self.aim.missing([*gone, self.neighbours[peer].interest]) == 0:
+        if over > 0 or (not lost and self.aim.missing([*gone, self.neighbours[peer].interest]) == 0):
             self._parting[peer] = turn.now_ns + self._timeout_ns
             self.neighbours[peer].unsparing = self.neighbours[peer].degree
             turn.send(peer, SpiderDisconnect(self._code))
 
-    def _disconnect_candidate(self, gone: list[Interest]) -> NodeId | None:
-        """Return a neighbour whose loss uncovers the fewest topics: DISCONNECTCANDIDATE (Figure 3, lines 8-22).
+    def _disconnect_candidate(self, gone: list[Interest]) -> tuple[NodeId | None, int]:
+        """Return a neighbour whose loss uncovers the fewest topics, and how many: DISCONNECTCANDIDATE (Figure 3).
 
         Without a neighbour, its critical topics would be uncovered besides the topics that are uncovered already. The
         latter are the same for all neighbours.
+
+        Source: lines 8-22.
         """
         candidates: list[NodeId] = []
-        least = -1
-        critical = self.aim.critical(gone)
+        least = 0
+        critical, excess, parting = self.aim.critical(gone), self._excess, self._parting
         for peer, record in self.neighbours.items():
-            covered = record.degree >= record.target + self._excess
-            if covered and record.degree > record.unsparing and peer not in self._parting:
+            degree = record.degree
+            if degree > record.unsparing and degree >= record.target + excess and peer not in parting:
                 lost = len(critical & record.interest)
                 if lost < least or not candidates:
                     candidates, least = [peer], lost
                 elif lost == least:
                     candidates.append(peer)
-        return self._overlay.draws.choice(candidates) if candidates else None
+        return (self._overlay.draws.choice(candidates) if candidates else None), least
 
     def _parting_interests(self, now_ns: int, but: NodeId | None = None) -> list[Interest]:
         """Return the interests of the neighbours that the task asked to disconnect, except one."""
