@@ -41,6 +41,9 @@ PLANE_COPY_US = 75.0
 PEER_COPY_US = 120.0
 """Processor time of the peers for a data frame, sender and receiver together (us)."""
 
+SHARING = 25
+"""So many peers in a process were measured for ``SHARED_RATIO``, and are what a plan that does not fit recommends."""
+
 SHARED_RATIO = 0.31
 """What remains of the peers' processor time where they share processes: a process of 25 peers takes a third of 25
 processes (docs/benchmarks.md)."""

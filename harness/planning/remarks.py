@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from math import ceil, log
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from harness.experiment.abilities import ignored_keys
 from harness.experiment.form import resolve, section_of
 from harness.experiment.shadow import shadow_remarks
 from harness.machine.sandbox import PRIVATE_FOLDERS
 from harness.planning.plan import PlannedRun
-from harness.planning.processors import SHARE_LIMIT, Outlook
+from harness.planning.processors import SHARE_LIMIT, SHARING, Outlook, estimate_load
 from harness.planning.transfers import CARRIED_MBIT
 from harness.testbeds.registry import find_lack, find_testbed
 from metrics.degenerate import find_degeneracies
@@ -28,7 +30,7 @@ def remarks_on(planned: PlannedRun, outlook: Outlook | None = None) -> Iterator[
     experiment = planned.plan.experiment
     yield from planned.chosen
     if outlook is not None:
-        yield from _overload(outlook, experiment.workload.publish_rate_per_s)
+        yield from _overload(outlook, planned)
     yield from shadow_remarks(planned.source)
     yield from ignored_keys(experiment)
     yield from _unseen_programs(planned)
@@ -40,17 +42,23 @@ def remarks_on(planned: PlannedRun, outlook: Outlook | None = None) -> Iterator[
     yield from _unused_rates(planned)
 
 
-def _overload(outlook: Outlook, rate_per_s: float) -> Iterator[str]:
+def _overload(outlook: Outlook, planned: PlannedRun) -> Iterator[str]:
     """Yield a sentence for everything that makes it likely that the run is not valid on this machine."""
-    calibration = outlook.calibration
+    calibration, experiment = outlook.calibration, planned.plan.experiment
+    most = SHARE_LIMIT * calibration.processors
     if not outlook.is_carried:
-        most, rate = SHARE_LIMIT * calibration.processors, outlook.largest_rate * rate_per_s
+        rate = outlook.largest_rate * experiment.workload.publish_rate_per_s
         fitting = f"{rate:.2g} messages/s would fit" if rate else "no rate fits"
         busy = f"{outlook.processors:.2g} of {calibration.processors:g} processors busy, of at most {most:.2g}"
         yield f"likely not valid here: {busy}; {fitting}"
+        if not experiment.peer.programs and experiment.peer.per_process < SHARING:
+            shared = replace(experiment, peer=replace(experiment.peer, per_process=SHARING))
+            load = estimate_load(shared, planned.plan.prediction, len(planned.underlay.hosts))
+            less = replace(outlook, load=load).processors
+            yield f"peer.per_process = {SHARING} would keep {less:.2g} processors busy, of at most {most:.2g}"
     if not outlook.is_on_time:
-        most = outlook.late_limit_ms * outlook.dilation
-        yield f"likely not valid here: processes wake {calibration.late_ms:.2g} ms late at p99, of at most {most:.2g}"
+        late = f"{calibration.late_ms:.2g} ms late at p99, of at most {outlook.late_limit_ms * outlook.dilation:.2g}"
+        yield f"likely not valid here: processes wake {late}"
 
 
 def _unseen_programs(planned: PlannedRun) -> Iterator[str]:

@@ -267,6 +267,28 @@ def test_plan_remarks_on_what_does_not_fit_here(
     assert all(re.fullmatch(pattern, line) for pattern, line in zip(remarks, lines, strict=True))
 
 
+@pytest.mark.parametrize(("rate", "per_process", "recommends"), [(2, 1, False), (200, 1, True), (200, 25, False)])
+def test_a_plan_that_does_not_fit_recommends_that_peers_share_processes(
+    rate: int,
+    per_process: int,
+    *,
+    recommends: bool,
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With the processors that the plan of such a run predicts."""
+    calibrated(monkeypatch, REFERENCE)
+    argv = ["plan", str(file), "--set", f"workload.publish_rate_per_s={rate}", "--set"]
+    assert main([*argv, f"peer.per_process={per_process}"]) == 0
+    found = re.findall(
+        r"peer.per_process = 25 would keep ([0-9.]+) processors busy, of at most 0.6", capsys.readouterr().out
+    )
+    assert main([*argv, "peer.per_process=25"]) == 0
+    shared = re.findall(r"processors +([0-9.]+) of 2 busy during", capsys.readouterr().out)
+    assert found == (shared if recommends else [])
+
+
 def test_run_remarks_on_it_if_the_run_is_made_here(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
