@@ -33,7 +33,7 @@ def make_run(words: Sequence[str], place: Path) -> Path:
         RuntimeError: the machine could not be calibrated, or the run did not come to its end.
     """
     run_dir = place / RUN
-    if not (run_dir / SUMMARY_FILE).exists():
+    if not all(path.exists() for path in (run_dir / SUMMARY_FILE, place / BEFORE, place / AFTER)):
         shutil.rmtree(place, ignore_errors=True)  # an interrupted run
         place.mkdir(parents=True)
         _calibrate(place / BEFORE)

@@ -21,6 +21,7 @@ had no processor time left, or if its speed changed.
 """
 
 import argparse
+import hashlib
 import json
 import sys
 import tempfile
@@ -95,8 +96,10 @@ class Point(Struct, frozen=True):
 
     @property
     def folder(self) -> str:
-        """The name of its folder."""
-        return f"{Path(self.implementation).stem}-{self.hosts}-{self.rate_per_s:g}-{self.seed}"
+        """The name of its folder; that of a file has a hash of its content."""
+        path = Path(self.implementation)
+        name = f"{path.stem}-{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}" if path.suffix else path.name
+        return f"{name}-{self.hosts}-{self.rate_per_s:g}-{self.seed}"
 
 
 class Used(Struct, frozen=True):

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
             "--seed", f"{arguments.file} is a study with its own seeds; try: --set seeds=[{arguments.seed}]"
         )
     if studied and arguments.testbed:
-        raise ExperimentError("--testbed", f"{arguments.file} is a study, whose runs are simulated")
+        raise ExperimentError("--testbed", f"{arguments.file} is a study, whose file names its testbeds")
     found = _study(arguments) if studied else _experiment(arguments)
     description, remarks = found
     print(f"{arguments.file}: valid: {description}")

@@ -16,6 +16,7 @@ from harness.planning import make_plan
 from harness.planning.plan import PlannedRun
 from harness.progress import step
 from harness.stages.prepared import Prepared, prepared
+from harness.studies.code_hash import code_now
 from harness.studies.measures import SEEN
 from harness.studies.point_run import Row
 from harness.studies.points import describe_point, is_simulated
@@ -57,7 +58,10 @@ def make_process_runs(jobs: Sequence[Job], store: Store, folder: Path, source: P
             failed += 1
             continue
         print(f"{summary.verdict}: {run_dir}", *summary.reasons, sep="\n  - ", file=sys.stderr, flush=True)
-        if summary.verdict == VALID:
+        if code_now([job.experiment], job.measures) != job.code:
+            print("failed: the code has changed since the sweep began", file=sys.stderr, flush=True)
+            failed += 1
+        elif summary.verdict == VALID:
             store.write(_result(job, summary, _children_cpu_s() - begun_s))
         else:
             failed += 1
@@ -86,7 +90,10 @@ def _children_cpu_s() -> float:
 
 
 def _result(job: Job, summary: Summary, cpu_s: float) -> Result:
-    """Return the headline numbers that the study wants; those of the overlay are of the workload's end."""
+    """Return the headline numbers that the study wants; those of the overlay are of the workload's end.
+
+    The memory is that of the largest process of all runs so far, since the kernel keeps no other.
+    """
     workload = job.experiment.workload
     end_s = workload.warmup_s + workload.duration_s
     numbers = {name: summary.headline.get(name) for name in job.measures}

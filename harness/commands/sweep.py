@@ -10,14 +10,14 @@ from harness.commands.process_runs import make_process_runs
 from harness.errors import ExperimentError
 from harness.experiment.data import DATA_VARIABLE
 from harness.progress import counting
-from harness.stages.analysis import master_option, run_spark
+from harness.stages.analysis import exclusive, master_option, run_spark
 from harness.stages.manifest import kernel, versions
 from harness.studies.form import Study
 from harness.studies.loader import load_study
 from harness.studies.origin import Machine, find_origin
 from harness.studies.points import describe_runs
-from harness.studies.recheck import choose_runs, make_again
-from harness.studies.record import RECORD_FILE, Record, StaleRecord, encode_record, make_source, read_record
+from harness.studies.recheck import DRAW, MINUTES, draw_runs, make_again
+from harness.studies.record import RECORD_FILE, Record, StaleRecord, encode_record, make_source
 from harness.studies.store import Store, SweepSpec, jobs_of, study_code, write_spec
 from metrics.rundir import write_file
 from metrics.rundir.plain import find_foreign
@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again = parser.add_argument_group("instead, make some recorded runs again", "compare their numbers; keep no files")
     again.add_argument("--recheck", type=Path, metavar="RECORD", help="the record of the study's results (JSON)")
     again.add_argument(
-        "--minutes", type=float, default=2, metavar="M", help="draw runs that took so long in all (default: 2)"
+        "--minutes", type=float, metavar="M", help=f"draw runs that took so long in all (default: {MINUTES})"
     )
-    again.add_argument("--draw", type=int, default=1, metavar="SEED", help="the seed of the draw (default: 1)")
+    again.add_argument("--draw", type=int, metavar="SEED", help=f"the seed of the draw (default: {DRAW})")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,6 +54,8 @@ def run(arguments: argparse.Namespace) -> int:
     study = load_study(arguments.file, arguments.set, seeds=arguments.seeds, quick=arguments.quick)
     if arguments.recheck:
         return _recheck(study, arguments)
+    if arguments.minutes is not None or arguments.draw is not None:
+        raise ExperimentError("--minutes, --draw", "need --recheck")
     folder = (arguments.out or SWEEPS / (study.name + ("-quick" if arguments.quick else ""))).absolute()
     if folder.exists() and not folder.is_dir():
         raise ExperimentError(str(folder), "exists and is not a folder")
@@ -68,10 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
     inputs = [source.parent, *([Path(data)] if (data := os.environ.get(DATA_VARIABLE)) else [])]
     different = tuple({job.key: job for job in jobs}.values())
     print(f"sweep {study.name}: {describe_runs(study)}", file=sys.stderr, flush=True)
+    with exclusive(folder, LOG):
+        failed = make_process_runs(different, store, folder, source)
+    if failed:
+        print(f"{failed} runs of processes failed or are not valid; the others are kept", file=sys.stderr)
+        return 1
     with counting(f"sweep {study.name}", len(different), lambda: store.count(different)):
-        if failed := make_process_runs(different, store, folder, source):
-            print(f"{failed} runs of processes failed or are not valid; the others are kept", file=sys.stderr)
-            return 1
         run_spark("harness.studies.sweep", folder, LOG, arguments.master, inputs)
     for name in (*(f"{table.name}.md" for table in study.table), *(["claims.md"] if study.claim else [])):
         print(f"\n{(folder / name).read_text(encoding='utf-8')}", end="")
@@ -87,23 +91,19 @@ def _recheck(study: Study, arguments: argparse.Namespace) -> int:
     """Make some runs of a record again, and print which of its numbers they have. Return 1 if any is another."""
     if arguments.out or arguments.master or arguments.any_code:
         raise ExperimentError("--recheck", "takes neither --out nor --master nor --any-code")
+    minutes = MINUTES if arguments.minutes is None else arguments.minutes
+    draw = DRAW if arguments.draw is None else arguments.draw
     try:
-        record = read_record(arguments.recheck, study, partial=True)
-    except OSError as error:
-        raise ExperimentError(str(arguments.recheck), error.strerror or str(error)) from None
+        drawn = draw_runs(arguments.recheck, study, arguments.file.absolute().parent, minutes=minutes, draw=draw)
     except StaleRecord as error:
-        print(error, file=sys.stderr)
-        return 1
-    folder = arguments.file.absolute().parent
-    chosen = choose_runs(study, record, folder, cpu_s=60 * arguments.minutes, draw=arguments.draw)
-    if not chosen:
-        raise ExperimentError(str(arguments.recheck), f"no simulated run took at most {arguments.minutes:g} minutes")
+        raise ExperimentError("--recheck", str(error)) from None
     equal = 0
-    for compared in make_again(study, chosen):
+    for compared in make_again(study, drawn):
         print(compared, flush=True)
         equal += not compared.differences
-    print(f"{equal} of {len(chosen)} runs have the recorded numbers; the record has {record.source.runs} runs")
-    return int(equal < len(chosen))
+    most = drawn.record.source.runs
+    print(f"{equal} of {len(drawn.chosen)} runs have the recorded numbers; the record has {most} runs")
+    return int(equal < len(drawn.chosen))
 
 
 def _this_machine() -> Machine:

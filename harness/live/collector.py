@@ -112,6 +112,7 @@ class Collector:
         self._scraped: Scraped | None = None
         self._manifest: Manifest | None = None
         self._summary: Summary | None = None
+        self._is_worked_on = False
 
     @property
     def _experiment(self) -> PlannedExperiment:
@@ -146,6 +147,7 @@ class Collector:
         """
         now_ns = self._clock.now_ns() if now_ns is None else now_ns  # before anything is read
         is_running = is_locked(self._run_dir / PHASES_FILE)
+        self._is_worked_on = is_locked(self._run_dir / ANALYSIS_LOG)  # if it ends meanwhile, its summary may be unread
         self._read_documents()
         self._follow()
         course = self._find_course(now_ns, is_running=is_running)
@@ -227,7 +229,7 @@ class Collector:
     @property
     def _is_analysing(self) -> bool:
         """Whether the run has its manifest and no summary, and a process works on it."""
-        return self._summary is None and is_locked(self._run_dir / ANALYSIS_LOG)
+        return self._summary is None and self._is_worked_on
 
     def _run_left_s(self, course: Course, now_ns: int) -> float | None:
         """Return the virtual time until the planned end of the cool-down; None = it is not planned yet, or over."""

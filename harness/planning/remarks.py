@@ -55,7 +55,8 @@ def _overload(outlook: Outlook, planned: PlannedRun) -> Iterator[str]:
             shared = replace(experiment, peer=replace(experiment.peer, per_process=SHARING))
             load = estimate_load(shared, planned.plan.prediction, len(planned.underlay.hosts))
             less = replace(outlook, load=load).processors
-            yield f"peer.per_process = {SHARING} would keep {less:.2g} processors busy, of at most {most:.2g}"
+            if less < outlook.processors:  # crashes, for example, need a process per peer
+                yield f"peer.per_process = {SHARING} would keep {less:.2g} processors busy, of at most {most:.2g}"
     if not outlook.is_on_time:
         late = f"{calibration.late_ms:.2g} ms late at p99, of at most {outlook.late_limit_ms * outlook.dilation:.2g}"
         yield f"likely not valid here: processes wake {late}"

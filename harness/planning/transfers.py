@@ -143,7 +143,8 @@ class Demand(NamedTuple):
 def refuse_transfers(planned: PlannedRun, here: bool) -> None:
     """Refuse a run whose processes are known to send more than the data plane carries on this machine.
 
-    Nothing is refused if the network changes during the run, or if the machine was not calibrated.
+    Nothing is refused if the network changes during the run, if the run is dilated, or if the machine was not
+    calibrated.
 
     Args:
         planned: the run.
@@ -276,23 +277,28 @@ def _limit(underlay: Underlay, side: int, node: int) -> float:
 
 
 def list_demands(transfers: Sequence[Transfer], underlay: Underlay) -> list[Demand]:
-    """Return what is sent at each instant at which a transfer begins: at one of them it is most."""
+    """Return what is sent at each instant at which a transfer begins: at one of them it is most.
+
+    Transfers that ask together for more than an access link passes get a part of it, in proportion to what they ask.
+    What one of them leaves unused, because it is also limited at its other end, is not given to the others.
+    """
     found = []
     for at_s in sorted({each.start_s for each in transfers}):
         now = tuple(each for each in transfers if each.start_s <= at_s < each.end_s)
-        sent = _add_up(now, underlay, UP, [each.sender for each in now])
-        received = _add_up(now, underlay, DOWN, [each.receiver for each in now])
-        found.append(Demand(at_s, now, *map(min, sent, received)))
+        sent = _passed(underlay, UP, [(each.sender, each.mbit) for each in now])
+        received = _passed(underlay, DOWN, [(each.receiver, each.mbit) for each in now])
+        rates = [each.mbit * min(sent[each.sender], received[each.receiver]) for each in now]
+        packets = (mbit * 1e6 / 8 / each.packet_bytes for mbit, each in zip(rates, now, strict=True))
+        found.append(Demand(at_s, now, sum(rates), sum(packets)))
     return found
 
 
-def _add_up(transfers: Sequence[Transfer], underlay: Underlay, side: int, nodes: Sequence[int]) -> tuple[float, float]:
-    """Return the Mbit/s and packets/s that the access links of the nodes let through; a node may have several."""
-    mbit = packets_per_s = 0.0
-    for node in set(nodes):
-        own = [each for each, its in zip(transfers, nodes, strict=True) if its == node]
-        asked_mbit = sum(each.mbit for each in own)
-        passed = min(1.0, _limit(underlay, side, node) / asked_mbit) if math.isfinite(asked_mbit) else 1.0
-        mbit += asked_mbit * passed
-        packets_per_s += sum(each.mbit * 1e6 / 8 / each.packet_bytes for each in own) * passed
-    return mbit, packets_per_s
+def _passed(underlay: Underlay, side: int, asked: Sequence[tuple[int, float]]) -> dict[int, float]:
+    """Return for each node which part its access link passes of the Mbit/s that are asked of it."""
+    sums: dict[int, float] = {}
+    for node, mbit in asked:
+        sums[node] = sums.get(node, 0.0) + mbit
+    return {
+        node: min(1.0, _limit(underlay, side, node) / mbit) if math.isfinite(mbit) else 1.0
+        for node, mbit in sums.items()
+    }

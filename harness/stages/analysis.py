@@ -268,8 +268,8 @@ def main() -> None:
     parser.add_argument("--no-report", dest="page", action="store_false")
     parser.add_argument("--stopped", type=int, help="descriptor of ``await_run``")
     given = parser.parse_args()
-    if not given.page:  # nothing draws; igraph would import matplotlib, which takes a third of a second
-        sys.modules["matplotlib"] = None  # type: ignore[assignment]
+    if not given.page:
+        _import_igraph()
     try:
         if given.stopped is None:
             analyse(given.run_dir, given.master, given.options, page=given.page, baseline=given.baseline)
@@ -281,6 +281,18 @@ def main() -> None:
     except (RunDirError, StoreError) as error:
         print(error, file=sys.stderr)
         sys.exit(os.EX_DATAERR)
+
+
+def _import_igraph() -> None:
+    """Import igraph without matplotlib, which takes a third of a second, and which nothing needs that does not draw."""
+    present = sys.modules.get("matplotlib")
+    sys.modules["matplotlib"] = None  # type: ignore[assignment]
+    try:
+        import igraph  # noqa: F401
+    finally:
+        del sys.modules["matplotlib"]
+        if present is not None:
+            sys.modules["matplotlib"] = present
 
 
 def await_run(stopped: int) -> None:

@@ -103,6 +103,13 @@ def code_of(experiments: Iterable[Experiment], measures: Collection[str] = ()) -
     return code_of_protocols(frozenset(protocols), frozenset(extensions), processes=processes)
 
 
+def code_now(experiments: Iterable[Experiment], measures: Collection[str] = ()) -> str:
+    """Return the same as ``code_of``, but read the code again: it may have changed since this process read it."""
+    modules_here.cache_clear()
+    code_of_protocols.cache_clear()
+    return code_of(experiments, measures)
+
+
 @cache
 def code_of_protocols(
     protocols: frozenset[str], extensions: frozenset[tuple[str, str]] = frozenset(), *, processes: bool = False

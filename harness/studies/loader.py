@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from harness.errors import ExperimentError
 from harness.experiment.document import naming_origin, read_toml
+from harness.experiment.form import Experiment
 from harness.experiment.loader import decode, is_study
 from harness.plugins import take_plugins
 from harness.studies.form import (
@@ -138,17 +139,20 @@ def check_study(study: Study) -> None:
     for broken, place, problem in _rules(study):
         if broken:
             raise ExperimentError(place, problem)
-    if not all(is_simulated(point.experiment) for point in points_of(study)):
-        for broken, place, problem in _process_rules(study):
+    of_processes = [point.experiment for point in points_of(study) if not is_simulated(point.experiment)]
+    if of_processes:
+        for broken, place, problem in _process_rules(study, of_processes):
             if broken:
                 raise ExperimentError(place, problem)
 
 
-def _process_rules(study: Study) -> Iterator[tuple[bool, str, str]]:
-    """Yield the rules for studies with points whose peers are processes."""
+def _process_rules(study: Study, experiments: Sequence[Experiment]) -> Iterator[tuple[bool, str, str]]:
+    """Yield the rules for studies with points whose peers are processes. ``experiments``: of these points."""
+    others = any(each.peer.command or each.peer.programs or each.peer.processes for each in experiments)
+    yield others, "$.experiment.peer", "peers of studies are Python peers: the code of other programs is not hashed"
     yield study.run != RunSpec(), "$.run", "only for points that are simulated: the others are whole runs"
     for index, name in enumerate(study.measures):
-        problem = f"{name!r} is no headline number, so runs of processes do not have it; docs/studies.md lists them"
+        problem = f"{name!r} is no headline number, so runs of processes do not have it; docs/results.md lists them"
         yield name not in OF_RUNS, f"$.measures[{index}]", problem
 
 

@@ -35,6 +35,11 @@ class Origin(Struct, frozen=True):
     machine: Machine | None
 
 
+def describe_commit(commit: str, *, clean: bool) -> str:
+    """Return a commit as Markdown, and whether the code was as committed."""
+    return f"commit `{commit}`" + ("" if clean else ", **with changes that were not committed**")
+
+
 def find_origin(source: Path, machine: Machine | None, root: Path = ROOT) -> Origin:
     """Return the origin of results that this checkout computes now.
 

@@ -42,7 +42,7 @@ class Source(Struct, frozen=True):
         code: the hash of the code that determines the results of any run (``store.study_code``).
         experiments: the ``fingerprint`` of the study.
         seeds: the seeds of every point.
-        runs: the number of simulations; points with the same experiment share one.
+        runs: how many runs there are; points with the same experiment share one.
         cpu_s: their processor time.
         longest_run_s: that of the longest.
         largest_process_mib: the most memory that a process had.

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import ExperimentError
+from harness.studies.recheck import MINUTES
 from harness.studies.record import StaleRecord
 from playbooks.reproduction.mutations import check_claims, keep_checks
 from playbooks.reproduction.pages import draw_figures, stale_marks, write_pages
@@ -37,7 +38,7 @@ def main(argv: Sequence[str] | None = None, place: Place = HERE) -> int:
         "--mutate", metavar="STUDY", help="check the claims of a study by changes of its protocol first"
     )
     choice.add_argument("--recheck", metavar="STUDY", help="make recorded runs of a study again first")
-    parser.add_argument("--minutes", type=float, default=2, metavar="M", help="of --recheck, as of trellis sweep")
+    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="M", help="of --recheck, as of trellis sweep")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="for the code and the sweeps of --mutate")
     parser.add_argument("--seeds", type=int, default=1, metavar="N", help="the seeds of --mutate: 1 to N")
     parser.add_argument("--master", default="here", help="where --mutate makes its runs, as of trellis sweep")

@@ -23,6 +23,7 @@ from harness.studies.claims import VERDICTS, Finding, by_source, judge, judge_st
 from harness.studies.figures import describe_figure, draw_figure, make_curves
 from harness.studies.form import FigureSpec, Study
 from harness.studies.loader import load_study
+from harness.studies.origin import describe_commit
 from harness.studies.points import places_of, seeds_of
 from harness.studies.record import Record, Source, encode_record, read_record
 from harness.studies.store import Result, study_code
@@ -30,7 +31,7 @@ from harness.studies.tables import make_table, tabulate, write_markdown
 from playbooks.reproduction.mutations import Check, read_checks, show_checks
 from playbooks.reproduction.papers import HERE, Paper, Place, read_papers
 from playbooks.reproduction.readings import show_readings
-from playbooks.reproduction.rechecks import Recheck, read_rechecks
+from playbooks.reproduction.rechecks import Recheck, digest_results, read_rechecks
 
 INDEX_FILE = "README.md"
 
@@ -267,7 +268,7 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool, recheck: Rech
     else:
         texts.append(_show_source(paper, study.name, recorded.record.source))
         texts += [CHANGED if changed else "", recorded.lack]
-        texts += [str(recheck)] if recheck is not None and recheck.code == recorded.record.source.code else []
+        texts += [str(recheck)] if recheck is not None and recheck.results == digest_results(recorded.record) else []
     for title, found in by_source(recorded.findings):
         texts.append(f"**{title}**")
         texts.append(write_findings(found))
@@ -284,7 +285,7 @@ def show_study(paper: Paper, recorded: Recorded, *, changed: bool, recheck: Rech
 def _show_source(paper: Paper, name: str, source: Source) -> str:
     origin = source.origin
     runs = "1 run" if source.runs == 1 else f"{source.runs} runs"
-    commit = f"commit `{origin.commit}`" + ("" if origin.clean else ", **with changes that were not committed**")
+    commit = describe_commit(origin.commit, clean=origin.clean)
     machine = origin.machine
     where = "a machine that the record does not name"
     if machine is not None:

@@ -3,16 +3,17 @@
 The result is in ``docs/reproduction/<paper>.rechecks.json``. The paper's page shows it as long as the record stays.
 """
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
-from harness.errors import ExperimentError
 from harness.studies.loader import load_study
-from harness.studies.origin import find_origin
-from harness.studies.recheck import choose_runs, make_again
-from harness.studies.record import read_record
+from harness.studies.origin import describe_commit, find_origin
+from harness.studies.recheck import MINUTES, draw_runs, make_again
+from harness.studies.record import Record
 from playbooks.reproduction.by_study import keep_entries, read_entries
 from playbooks.reproduction.papers import HERE, Paper, Place
 
@@ -25,65 +26,73 @@ class Recheck(Struct, frozen=True):
 
     Attributes:
         study: the study's name.
-        code: the hash of the code with which it was recorded.
+        results: the hash of the recorded results.
         commit: the commit with which the runs were made again.
         clean: whether that code was as committed.
         date: the day, in UTC.
         minutes: the recorded minutes of the runs together were at most these.
-        runs: how many runs were made again, drawn from those that take at most ``minutes``.
-        differing: for each with other numbers, its point and seed, and the first of these numbers.
+        runs: how many runs were made again.
+        numbers: how many numbers were compared.
+        differing: for each run with other numbers, its point and seed, and the first of these numbers.
     """
 
     study: str
-    code: str
+    results: str
     commit: str
     clean: bool
     date: str
     minutes: float
     runs: int
+    numbers: int
     differing: tuple[str, ...]
 
     def __str__(self) -> str:
-        changes = "" if self.clean else ", **with changes that were not committed**"
+        commit = describe_commit(self.commit, clean=self.clean)
         made = (
-            f"Runs made again on {self.date} with commit `{self.commit}`{changes}, drawn at random with at most "
-            f"{self.minutes:g} min of processor time in all: {self.runs}"
+            f"Runs made again on {self.date} with {commit}, drawn at random with at most"
+            f" {self.minutes:g} min of processor time in all: {self.runs}, with {self.numbers} recorded numbers"
         )
         if not self.differing:
-            return f"{made}. **All their numbers are as recorded.**"
+            return f"{made}. **All are as recorded.**"
         more = len(self.differing) - SHOWN
         shown = "; ".join([*self.differing[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
-        return f"{made}. **In {len(self.differing)} of them, numbers differ**: {shown}."
+        return f"{made}. **In {len(self.differing)} of these runs, numbers differ**: {shown}."
 
 
-def recheck(paper: Paper, name: str, *, minutes: float, draw: int = 1, place: Place = HERE) -> Recheck:
+def recheck(paper: Paper, name: str, *, minutes: float = MINUTES, place: Place = HERE) -> Recheck:
     """Make some runs of a study's record again.
 
     Args:
         paper: the paper.
         name: the name of the study.
         minutes: how many recorded minutes the runs may have together.
-        draw: the seed by which they are drawn.
         place: where the pages and the study files are.
 
     Raises:
         ExperimentError: there is no record, or each run takes longer.
         StaleRecord: the record is not one of the study as it is now.
     """
-    source, path = place.studies / f"{name}.toml", place.record(paper, name)
-    if not path.exists():
-        raise ExperimentError(str(path), "there is no record")
+    source = place.studies / f"{name}.toml"
     study = load_study(source)
-    record = read_record(path, study, partial=True)
-    chosen = choose_runs(study, record, source.parent, cpu_s=60 * minutes, draw=draw)
-    if not chosen:
-        raise ExperimentError(str(path), f"no simulated run took at most {minutes:g} minutes")
+    drawn = draw_runs(place.record(paper, name), study, source.parent, minutes=minutes)
     origin = find_origin(source, None)
-    compared = list(make_again(study, chosen))
-    differing = tuple(str(each).split("; ")[0] for each in compared if each.differences)
+    compared = list(make_again(study, drawn))
     return Recheck(
-        name, record.source.code, origin.commit, origin.clean, origin.date, minutes, len(compared), differing
+        name,
+        digest_results(drawn.record),
+        origin.commit,
+        origin.clean,
+        origin.date,
+        minutes,
+        len(compared),
+        sum(each.numbers for each in compared),
+        tuple(f"{each.where}: {each.differences[0]}" for each in compared if each.differences),
     )
+
+
+def digest_results(record: Record) -> str:
+    """Return the hash of a record's results."""
+    return hashlib.sha256(msgspec.json.encode(record.results, order="deterministic")).hexdigest()[:16]
 
 
 def read_rechecks(paper: Paper, place: Place = HERE) -> Mapping[str, Recheck]:

@@ -39,8 +39,11 @@ class Bridged:
         batch(switch, "bridge", settings.forwarding_commands(self.ports))
         for port in self.ports:
             batch(port.netns, "ip", settings.host_commands(port, self.ports))
-        while not self.forwards():  # the kernel takes a moment to see that a device is up
+        for _ in range(3000):  # the kernel takes a moment to see that a device is up
+            if self.forwards():
+                return
             time.sleep(0.01)
+        pytest.fail(f"the ports of the bridge do not forward: {run(self.switch, 'bridge', 'link')}")
 
     def forwards(self) -> bool:
         ports = json.loads(run(self.switch, "bridge", "-json", "link"))

@@ -121,7 +121,7 @@ def test_killed_at_random_moments_it_shows_the_same(study, uninterrupted, kills)
         assert seen.items() <= now.items(), "a finished run is never repeated"
         seen = now
         at_work += len(seen) < RUNS
-    assert at_work, "on a busy machine a later one may be killed while it writes the page, or find all done"
+    assert at_work or kills == 1, "on a busy machine one may be killed while it writes the page, or find all done"
     finish(sweep(study, out, "--master", "here"))
     assert len(results(out)) == RUNS
     assert seen.items() <= results(out).items()

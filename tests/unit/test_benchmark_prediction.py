@@ -1,7 +1,10 @@
 """What the benchmark of predicted processors says of its runs."""
 
+from pathlib import Path
+
 import pytest
 
+from benchmarks._calibrated_runs import make_run
 from benchmarks.prediction import Row, describe, summarise
 from harness.planning.processors import REFERENCE_WORK_US
 
@@ -31,3 +34,21 @@ def test_a_run_that_is_not_predicted_has_a_row() -> None:
     lines = describe([*ROWS, UNKNOWN], summarise(ROWS)).splitlines()
     assert lines[5].split() == ["20", "180", f"{REFERENCE_WORK_US:.0f}", "-", "0.40", "-", "-", "valid", "programs"]
     assert lines[3].split()[5:8] == ["1.50", "yes", "suspect"]
+
+
+@pytest.mark.parametrize("missing", [None, "run/summary.json", "calibration.json", "calibration_after.json"])
+def test_a_run_without_all_its_files_is_made_again(
+    missing: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "place"
+    (place / "run").mkdir(parents=True)
+    for name in ("run/summary.json", "calibration.json", "calibration_after.json"):
+        (place / name).touch()
+    monkeypatch.setattr("benchmarks._calibrated_runs.measure", lambda: None)
+    if missing is None:
+        assert make_run(["x.toml"], place) == place
+        return
+    (place / missing).unlink()
+    with pytest.raises(RuntimeError, match="could not be calibrated"):
+        make_run(["x.toml"], place)
+    assert list(place.iterdir()) == []

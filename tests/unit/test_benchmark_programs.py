@@ -1,6 +1,7 @@
 """What the benchmark of programs finds in its runs, which are made up here: costs, predictions, and runs of no use."""
 
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,15 +122,30 @@ def test_a_run_of_no_use_is_in_no_fit() -> None:
     assert judge([*kept, replace(broken, used=wrong)])["costs"] != pytest.approx(asdict(COSTS), rel=0.1)
 
 
-def test_each_implementation_has_runs_to_fit_and_one_to_compare_with() -> None:
-    points = list_points(["a", "/files/b.toml"], 10, [1.0, 12.0], (20, 4.0))
+def test_each_implementation_has_runs_to_fit_and_one_to_compare_with(tmp_path: Path) -> None:
+    file = tmp_path / "b.toml"
+    file.write_text('name = "b"')
+    points = list_points(["a", str(file)], 10, [1.0, 12.0], (20, 4.0))
     assert [(point.implementation, point.hosts, point.rate_per_s, point.fitted) for point in points] == [
-        (name, *size) for name in ("a", "/files/b.toml") for size in ((10, 1, True), (10, 12, True), (20, 4, False))
+        (name, *size) for name in ("a", str(file)) for size in ((10, 1, True), (10, 12, True), (20, 4, False))
     ]
     assert len({point.folder for point in points}) == len(points)
     words = points[-1].words
     assert words[0] == programs.EXPERIMENT and (CHECKOUT / words[0]).is_file()
-    assert {"peer.implementation=/files/b.toml", "underlay.hosts=20", "workload.publish_rate_per_s=4"} <= set(words)
+    assert {f"peer.implementation={file}", "underlay.hosts=20", "workload.publish_rate_per_s=4"} <= set(words)
+
+
+def test_files_of_the_same_name_share_no_runs(tmp_path: Path) -> None:
+    """Nor does a file that has changed."""
+    folders = set()
+    for name in ("a", "b"):
+        file = tmp_path / name / "mine.toml"
+        file.parent.mkdir()
+        file.write_text(f"name = {name}")
+        folders.add(list_points([str(file)], 10, [1.0], (20, 4.0))[0].folder)
+        file.write_text("name = 'c'" + name)
+        folders.add(list_points([str(file)], 10, [1.0], (20, 4.0))[0].folder)
+    assert len(folders) == 4
 
 
 # ------------------------------------------------------------------------------------------- runs in folders
@@ -282,7 +298,7 @@ def test_the_command_prints_the_lines_for_the_file(
     assert made == [1.0, 12.0, 4.0]
     if broken:
         assert status == 1
-        assert f"not used: no run ({tmp_path / 'out'}/mine-10-12-2)" in printed
+        assert re.search(rf"not used: no run \({tmp_path / 'out'}/mine-[0-9a-f]{{8}}-10-12-2\)", printed)
         assert "idle_cpu_ms_per_s" not in printed
         return
     assert status == 0

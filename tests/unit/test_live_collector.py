@@ -16,7 +16,7 @@ from harness.live.peer_files import LOG_BYTES, read_log
 from harness.live.snapshot import LATEST_S, MOST_LINKS, FaultSpan, Snapshot
 from metrics.recount import recount
 from metrics.rundir import DamagedError, RunDir
-from metrics.rundir.files import DATAPLANE_FILE, DEPLOYMENT_FILE, PHASES_FILE
+from metrics.rundir.files import ANALYSIS_LOG, DATAPLANE_FILE, DEPLOYMENT_FILE, PHASES_FILE
 from peer.files import EXITS_FILE, log_file
 from tests.recorded_run import extract_run
 from tests.replayed_run import ReplayedRun, read_events
@@ -313,3 +313,18 @@ def test_a_run_of_a_protocol_that_is_not_installed_is_shown(run: ReplayedRun) ->
     (run.run_dir / "plan.json").write_text(json.dumps(plan))
     found = Collector(run.run_dir).collect(run.at(1.0))
     assert (found.run.protocol, found.phase) == ("of-a-plugin", "workload")
+
+
+def test_an_analysis_that_ends_after_the_files_were_read_is_not_taken_for_none(
+    run: ReplayedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its summary was not there yet when they were read, so the next snapshot has it."""
+    now_ns = run.finish()
+    works = [True]
+    monkeypatch.setattr(
+        "harness.live.collector.is_locked", lambda path: path.name == ANALYSIS_LOG and bool(works and works.pop())
+    )
+    collector = Collector(run.run_dir)
+    assert collector.collect(now_ns).ended is None
+    ended = collector.collect(now_ns).ended
+    assert ended is not None and ended.state == "not analysed", "nobody works on it"

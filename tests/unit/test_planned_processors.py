@@ -289,6 +289,17 @@ def test_a_plan_that_does_not_fit_recommends_that_peers_share_processes(
     assert found == (shared if recommends else [])
 
 
+def test_nothing_is_recommended_that_changes_nothing(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a node misbehaves, each has a process of its own."""
+    calibrated(monkeypatch, REFERENCE)
+    overrides = ["workload.publish_rate_per_s=200", "adversary.kind=dropper", "adversary.nodes=[3]"]
+    assert main(["plan", str(file), *(word for each in overrides for word in ("--set", each))]) == 0
+    printed = capsys.readouterr().out
+    assert "likely not valid here" in printed and "peer.per_process" not in printed
+
+
 def test_run_remarks_on_it_if_the_run_is_made_here(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

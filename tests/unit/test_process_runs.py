@@ -1,6 +1,7 @@
 """Points of a study whose peers are processes: which runs are made, and which of their numbers count."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,9 @@ from harness.commands import process_runs, sweep
 from harness.commands.process_runs import make_process_runs
 from harness.commands.run import StageError
 from harness.errors import ExperimentError, TestbedError, TrellisError
-from harness.studies.code_hash import code_of
+from harness.stages.analysis import AnalysisError, exclusive
+from harness.studies import code_hash
+from harness.studies.code_hash import Module, code_now, code_of
 from harness.studies.executor import OUTCOMES, Failure, Success, perform
 from harness.studies.loader import load_study
 from harness.studies.point_run import Row
@@ -137,6 +140,50 @@ def test_a_sweep_goes_on_only_with_all_runs_of_processes(
     assert len(list((tmp_path / "out" / "runs").glob("*.json"))) == 2
 
 
+def test_a_run_during_which_the_code_changed_has_no_result(
+    jobs: tuple[Job, ...],
+    made: Callable[[Told], list[Job]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its peers may have had the code of before or after."""
+    store = Store(tmp_path)
+    runs = made(lambda _: "valid")
+    now = iter([jobs[-1].code, "other", jobs[-1].code, jobs[-1].code])
+    monkeypatch.setattr(process_runs, "code_now", lambda *_: next(now))
+    assert make_process_runs(jobs, store, tmp_path, tmp_path / "both.toml") == 1
+    assert [store.read(job) is None for job in runs] == [False, True, False, False]
+    assert "failed: the code has changed since the sweep began" in capsys.readouterr().err
+
+
+def test_the_code_is_read_again(jobs: tuple[Job, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.unit.test_code_hash import UNCACHED
+
+    experiments = [jobs[-1].experiment]
+    assert code_now(experiments) == code_of(experiments)
+    monkeypatch.setattr(code_hash, "code_of_protocols", cache(UNCACHED))
+    before = code_of(experiments)
+    changed = {name: Module(b"", each.describes, each.imports) for name, each in code_hash.modules_here().items()}
+    monkeypatch.setattr(code_hash, "modules_here", cache(lambda: changed))
+    assert code_of(experiments) == before
+    assert code_now(experiments) != before
+
+
+def test_a_sweep_makes_no_run_of_processes_beside_another_sweep_of_its_folder(
+    made: Callable[[Told], list[Job]], tmp_path: Path
+) -> None:
+    (tmp_path / "both.toml").write_text(STUDY)
+    parser = sweep.argparse.ArgumentParser()
+    sweep.add_arguments(parser)
+    runs = made(lambda _: "valid")
+    given = parser.parse_args([str(tmp_path / "both.toml"), "--out", str(tmp_path / "out")])
+    (tmp_path / "out").mkdir()
+    with exclusive(tmp_path / "out", sweep.LOG), pytest.raises(AnalysisError, match="another process works on it"):
+        sweep.run(given)
+    assert runs == []
+
+
 RULES = {
     "run": ("seeds = 2", "seeds = 2\nrun = { newcomers_s = 1 }", "$.run: only for points that are simulated"),
     "measure": ("copies_per_message", "degrees", "$.measures[2]: 'degrees' is no headline number"),
@@ -157,6 +204,19 @@ def test_what_runs_of_processes_do_not_have_is_refused(broken: str, tmp_path: Pa
     assert problem in str(refused.value)
     if broken != "remote":
         (tmp_path / "both.toml").write_text(STUDY.replace(old, new).replace(', "emulated"]', "]"))
+        load_study(tmp_path / "both.toml")
+
+
+@pytest.mark.parametrize(
+    "keys",
+    ['peer.command = ["true"]', 'peer.implementation = "go-libp2p"\nprotocol = "gossipsub"'],
+    ids=["own", "named"],
+)
+def test_programs_of_others_are_refused_as_points(keys: str, tmp_path: Path) -> None:
+    study = STUDY.replace('["simulated", "emulated"]', '["emulated"]')
+    section = "[experiment.underlay]"
+    (tmp_path / "both.toml").write_text(study.replace(section, f"[experiment]\n{keys}\n{section}"))
+    with pytest.raises(ExperimentError, match=r"\$\.experiment\.peer: peers of studies are Python peers"):
         load_study(tmp_path / "both.toml")
 
 

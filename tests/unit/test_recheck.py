@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from harness.cli import main
 from harness.studies.form import Study
 from harness.studies.loader import load_study
-from harness.studies.recheck import choose_runs, make_again
+from harness.studies.recheck import choose_runs, draw_runs, make_again
 from harness.studies.record import RECORD_FILE, Record, read_record
 
 STUDY = """
@@ -88,20 +88,21 @@ def test_different_runs_are_drawn_within_the_limit(
     left = cpu_s - sum(each.recorded.cpu_s for each in chosen)
     every = choose_runs(study, costly, folder, cpu_s=1e9, draw=draw)
     assert left >= 0 and len(every) == 6
-    assert all(each.recorded.cpu_s > left for each in every if each.job.key not in keys and each in every[: len(keys)])
+    assert all(each.recorded.cpu_s > left for each in every if each.job.key not in keys)
 
 
 def test_another_draw_gives_other_runs(folder: Path, study: Study, record: Record) -> None:
-    draws = {
-        tuple(each.job.key for each in choose_runs(study, record, folder, cpu_s=99, draw=draw)) for draw in range(9)
-    }
-    assert len(draws) > 1
+    """Of six runs that take a second each, two."""
+    even = replace(record, results=tuple(replace(each, cpu_s=1.0) for each in record.results))
+    draws = [choose_runs(study, even, folder, cpu_s=2.5, draw=draw) for draw in range(9)]
+    assert {len(draw) for draw in draws} == {2}
+    assert len({frozenset(each.job.key for each in draw) for draw in draws}) > 1
 
 
 def test_a_record_has_the_numbers_of_its_runs_at_all_moments_and_counts(
     folder: Path, study: Study, record: Record
 ) -> None:
-    compared = list(make_again(study, choose_runs(study, record, folder, cpu_s=99, draw=1)))
+    compared = list(make_again(study, draw_runs(folder / "out" / RECORD_FILE, study, folder)))
     assert [each.differences for each in compared] == [()] * 6
     assert all(each.numbers > 5 for each in compared), "moments and counts are compared, too"
 
@@ -118,8 +119,7 @@ def test_a_number_that_differs_is_named_with_what_was_recorded(
         column["seeds"][1] = 77.5 if kind == "values" else [77.5, *column["seeds"][1][1:]]
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(content))
-    chosen = choose_runs(study, read_record(changed, study), folder, cpu_s=99, draw=1)
-    [differing] = [each for each in make_again(study, chosen) if each.differences]
+    [differing] = [each for each in make_again(study, draw_runs(changed, study, folder)) if each.differences]
     assert (differing.at["random.degree"], differing.seed) == (2, 2)
     [difference] = differing.differences
     where = title if kind == "values" else f"{title} at {column['at'][0]:g}"
@@ -136,8 +136,35 @@ def test_a_number_that_the_run_does_not_have_differs(folder: Path, study: Study,
             numbers.insert(0, 3)
     changed = tmp_path / "changed.json"
     changed.write_text(json.dumps(content))
-    compared = list(make_again(study, choose_runs(study, read_record(changed, study), folder, cpu_s=99, draw=1)))
+    compared = list(make_again(study, draw_runs(changed, study, folder)))
     assert [each.differences for each in compared] == [("diameter at 0.5: recorded 3, now none",)] * 6
+
+
+def test_a_number_that_the_recorded_run_did_not_have_differs(folder: Path, study: Study, tmp_path: Path) -> None:
+    """A measure that the record has of no run is not compared."""
+    content = json.loads((folder / "out" / RECORD_FILE).read_bytes())
+    for point in content["points"]:
+        del point["values"]["degree_mean"]
+        point["values"]["diameter"]["seeds"][1] = None
+        point["moments"]["diameter"]["seeds"][1] = [None for _ in point["moments"]["diameter"]["at"]]
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(content))
+    compared = list(make_again(study, draw_runs(changed, study, folder)))
+    assert {each.seed for each in compared if each.differences} == {2}
+    for each in compared:
+        assert all(difference.startswith("diameter") for difference in each.differences)
+        assert all(": recorded none, now " in difference for difference in each.differences)
+
+
+def test_a_record_without_any_number_of_a_run_is_not_equal_to_it(folder: Path, study: Study, tmp_path: Path) -> None:
+    content = json.loads((folder / "out" / RECORD_FILE).read_bytes())
+    for point in content["points"]:
+        point["values"] = {}
+        point.pop("moments"), point.pop("counts")
+    changed = tmp_path / "changed.json"
+    changed.write_text(json.dumps(content))
+    compared = list(make_again(study, draw_runs(changed, study, folder)))
+    assert {(each.numbers, each.differences) for each in compared} == {(0, ("the record has none of them",))}
 
 
 def test_the_command_says_how_many_runs_have_the_recorded_numbers(
@@ -162,6 +189,8 @@ def test_the_command_says_how_many_runs_have_the_recorded_numbers(
     assert "no simulated run took at most -1 minutes" in capsys.readouterr().err
     assert main([*argv, str(path), "--any-code"]) == 2
     assert "takes neither" in capsys.readouterr().err
+    assert main(["sweep", str(folder / "small.toml"), "--minutes", "1"]) == 2
+    assert "need --recheck" in capsys.readouterr().err
     changed.write_text(json.dumps({**content, "experiments": "other"}))
-    assert main([*argv, str(changed)]) == 1
+    assert main([*argv, str(changed)]) == 2
     assert "the experiments of small have changed since" in capsys.readouterr().err

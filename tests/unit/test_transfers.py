@@ -151,6 +151,8 @@ def test_access_links_limit_transfers(planner: Planner) -> None:
     assert planner.refusal("2 -c web", "2 -c web", mbit=500) == "", "one receiver has 500 Mbit/s for both"
     assert "this and 1 further processes send up to 1,000 Mbit/s" in planner.refusal("2 -c web", "2 -c other", mbit=500)
     assert "up to 1,000 Mbit/s" in planner.refusal("2 -c web --bidir", mbit=500)
+    both_ends = (f"2 -c {server} -b 400M {way}" for server, way in (("web", "-R"), ("other", "")) for _ in range(2))
+    assert "up to 1,000 Mbit/s" in planner.refusal(*both_ends, mbit=500), "web sends 500 to two, other gets as much"
 
 
 def test_only_transfers_at_the_same_time_add_up(planner: Planner) -> None:
