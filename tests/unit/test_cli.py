@@ -250,7 +250,7 @@ def test_an_experiment_is_validated_for_the_testbed_that_is_named(
 def test_a_study_is_validated_for_no_other_testbed(capsys: pytest.CaptureFixture[str]) -> None:
     study = CHECKOUT / "playbooks/studies/quickstart.toml"
     assert cli.main(["check", str(study), "--testbed", "emulated"]) == 2
-    assert "is a study, whose runs are simulated" in capsys.readouterr().err
+    assert "is a study, whose file names its testbeds" in capsys.readouterr().err
 
 
 def test_run_refuses_an_import_name_that_another_distribution_owns(monkeypatch: pytest.MonkeyPatch, capsys):
